@@ -1,0 +1,19 @@
+/**
+ * What every package of the house stands on. Nothing here reads the environment, prints or exits.
+ *
+ * @packageDocumentation
+ */
+export { writeFileAtomic, writeFileAtomicSync } from './atomic.ts'
+export type { AtomicOptions } from './atomic.ts'
+export { ConfinedError, openConfined } from './confined.ts'
+export type { Confined, ConfinedEntry, ConfinedErrorCode } from './confined.ts'
+export { isReveError, messageOf, ReveError } from './errors.ts'
+export type { ReveErrorOptions } from './errors.ts'
+export { didYouMean, nearest } from './hints.ts'
+export { createIdSource, timeOrderedId } from './ids.ts'
+export type { RandomBytes } from './ids.ts'
+export { describeIssues } from './issues.ts'
+export type { Described } from './issues.ts'
+export { acquireLock, lockHolder, LockFileError, LockHeldError, tryAcquireLock } from './lock.ts'
+export type { Lock } from './lock.ts'
+export { redactSecrets, sanitiseLine, sanitiseTerminal } from './sanitise.ts'
