@@ -1,0 +1,31 @@
+import type { JsonObject } from './model.ts'
+
+export type ParsedArguments = { readonly arguments: JsonObject } | { readonly malformed: string }
+
+/**
+ * The arguments of a call from the text that a model wrote. Nothing is repaired: what is not one whole JSON object stays
+ * as text, because a guess at cut-off arguments is a valid call of something that nobody asked for.
+ *
+ * @param complete false when the answer was cut (output cap, abort): then the empty text is a call whose arguments never
+ *   came, and not one that needs none.
+ */
+export function parseArguments(raw: string, complete: boolean): ParsedArguments {
+  const value = tryParse(raw)
+  // Some servers encode the object once more, as a JSON string.
+  const object = typeof value === 'string' ? tryParse(value) : value
+  if (isObject(object)) return { arguments: object }
+  const none = raw.trim() === '' || value === null
+  return none && complete ? { arguments: {} } : { malformed: raw }
+}
+
+function tryParse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
