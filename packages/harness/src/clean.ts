@@ -1,0 +1,78 @@
+import type {
+  AssistantMessage,
+  ImagePart,
+  Json,
+  JsonObject,
+  ReasoningPart,
+  TextPart,
+  ToolCallPart,
+  UserMessage,
+} from '@reve/providers/model'
+
+/** Replaces known secret values in a text. */
+export type Redact = (text: string) => string
+
+/** A copy of `value` with every string in it, keys too, given through `change`. */
+function mapStrings(value: unknown, change: Redact): unknown {
+  if (typeof value === 'string') return change(value)
+  if (Array.isArray(value)) return value.map((item) => mapStrings(item, change))
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [change(key), mapStrings(item, change)]))
+}
+
+/** A copy without lone surrogates: one of them makes every later request invalid. */
+export function wellFormed<T>(value: T): T {
+  // Strings go in, strings come out: the shape stays.
+  return mapStrings(value, (text) => text.toWellFormed()) as T
+}
+
+/** What every text passes before it is appended or emitted: well-formed, and without the secrets that are known. */
+export type Cleaner = {
+  text(text: string): string
+  json<T extends Json>(value: T): T
+  user(message: UserMessage): UserMessage
+  assistant(message: AssistantMessage): AssistantMessage
+  content(content: readonly (TextPart | ImagePart)[]): readonly (TextPart | ImagePart)[]
+}
+
+/** Makes a cleaner of a redaction; without one it only repairs text. */
+export function createCleaner(redact: Redact = (text) => text): Cleaner {
+  // A redaction cuts text: repair after it as well as before.
+  const text = (raw: string): string => redact(raw.toWellFormed()).toWellFormed()
+  const json = <T extends Json>(value: T): T => mapStrings(value, text) as T
+  const content = (parts: readonly (TextPart | ImagePart)[]) =>
+    parts.map((part) => (part.type === 'text' ? { ...part, text: text(part.text) } : part))
+
+  function part(part: TextPart | ReasoningPart | ToolCallPart): TextPart | ReasoningPart | ToolCallPart {
+    switch (part.type) {
+      case 'text':
+        return { ...part, text: text(part.text) }
+      case 'reasoning':
+        return reasoning(part)
+      case 'toolCall': {
+        const head = { type: part.type, id: text(part.id), name: text(part.name) } as const
+        return 'malformed' in part
+          ? { ...head, malformed: text(part.malformed) }
+          : { ...head, arguments: json(part.arguments) }
+      }
+      default:
+        return part satisfies never
+    }
+  }
+
+  /** The model checks its own item byte for byte: one that held a secret cannot go back at all, it stays for display. */
+  function reasoning(part: ReasoningPart): ReasoningPart {
+    const shown = { type: part.type, text: text(part.text) } as const
+    if (part.opaque === undefined) return shown
+    const opaque: JsonObject = json(part.opaque)
+    return JSON.stringify(opaque) === JSON.stringify(part.opaque) ? { ...shown, opaque } : shown
+  }
+
+  return {
+    text,
+    json,
+    user: (message) => ({ role: 'user', content: content(message.content) }),
+    assistant: (message) => ({ ...message, content: message.content.map(part) }),
+    content,
+  }
+}

@@ -1,0 +1,46 @@
+import { ReveError } from '@reve/base'
+
+/**
+ * What can go wrong before or beside a run (what goes wrong inside one is its outcome, see `RunResult`):
+ * - `lane_busy`: the lane has a run; nothing was written
+ * - `lane_idle`: there is no run that could take the message
+ * - `needs_recovery`: a dead process left an operation open: call `recover()` first
+ * - `nothing_to_continue`: the conversation does not wait for the model
+ * - `invalid_message`: a message without content, or of the wrong shape
+ * - `invalid_tools`: two tools of one name, or a tool without one
+ * - `corrupt_session`: the log says what no crash can produce; `at` names the line
+ * - `closed`: the harness was closed
+ * - `log_faulted`: an append failed (`cause`): reopen the log, make a new harness, recover
+ */
+export type HarnessErrorCode =
+  | 'lane_busy'
+  | 'lane_idle'
+  | 'needs_recovery'
+  | 'nothing_to_continue'
+  | 'invalid_message'
+  | 'invalid_tools'
+  | 'corrupt_session'
+  | 'closed'
+  | 'log_faulted'
+
+/** Where in a session file something stands: its line (1 is the header), and the `seq` of that line. */
+export type Place = { readonly line: number; readonly seq: number }
+
+/** Every expected failure of this package. */
+export class HarnessError extends ReveError<HarnessErrorCode> {
+  override readonly name = 'HarnessError'
+  /** With `corrupt_session`. */
+  readonly at?: Place
+
+  constructor(
+    code: HarnessErrorCode,
+    message: string,
+    details: { readonly at?: Place; readonly cause?: unknown; readonly hint?: string } = {},
+  ) {
+    super(code, message, {
+      ...('cause' in details && { cause: details.cause }),
+      ...(details.hint !== undefined && { hint: details.hint }),
+    })
+    if (details.at !== undefined) this.at = details.at
+  }
+}

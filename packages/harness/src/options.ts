@@ -1,0 +1,83 @@
+import { createIdSource } from '@reve/base'
+import type { Model, Thinking } from '@reve/providers/model'
+import type { SessionLog } from '@reve/session-log'
+import { randomBytes } from 'node:crypto'
+import type { Redact } from './clean.ts'
+import type { Tool } from './tool.ts'
+
+/** The world outside of log, model and tools, so that a test can stand in for it. */
+export type Effects = {
+  /** Milliseconds since 1970. */
+  readonly now: () => number
+  /** A new id, of an entry or a run, that starts with the prefix (the log names the records itself). */
+  readonly newId: (prefix: 'e_' | 'run_') => string
+  /** Resolves after `ms` milliseconds or at the abort, whichever comes first; does not reject. */
+  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
+  /** 0 up to, not including, 1. */
+  readonly random: () => number
+}
+
+/** Bounds of a run. */
+export type Limits = {
+  /** Answers that one run may ask for; default 100. Then it ends `failed`, reason `max_turns`. */
+  readonly maxTurns: number
+  /** Requests for one answer (default 3), and the wait between them: `baseMs` (1 000) doubled each time, jittered, at most `capMs` (60 000); a server's own wish replaces it, up to the same cap. */
+  readonly retries: { readonly attempts: number; readonly baseMs: number; readonly capMs: number }
+  /** How long an aborted model or tool may take to end by itself; default 5 000 ms. */
+  readonly abortGraceMs: number
+  /** Characters of text that one tool result may keep in the log; default 100 000. The middle is left out, and said so. */
+  readonly toolResultChars: number
+}
+
+/** Options of `createHarness`. */
+export type HarnessOptions = {
+  /** Open for writing; stays the caller's to close. One harness a log. */
+  readonly log: SessionLog
+  /** A function is read at each run's start. */
+  readonly model: Model | (() => Model)
+  /** A function is read at each run's start and at recovery. */
+  readonly tools: readonly Tool[] | (() => readonly Tool[])
+  /** The system prompt; a function is read at each run's start. */
+  readonly system: string | (() => string | Promise<string>)
+  readonly thinking?: Thinking
+  readonly effects?: Partial<Effects>
+  readonly limits?: Partial<Omit<Limits, 'retries'>> & { readonly retries?: Partial<Limits['retries']> }
+  /** Replaces known secret values in every text before it is appended or emitted. */
+  readonly redact?: Redact
+}
+
+/** The real world, with what the options replace. */
+export function effectsOf(options: HarnessOptions): Effects {
+  const now = options.effects?.now ?? Date.now
+  return {
+    now,
+    newId: createIdSource({ now, random: (count) => randomBytes(count) }),
+    sleep,
+    random: Math.random,
+    ...options.effects,
+  }
+}
+
+/** The limits, with defaults. */
+export function limitsOf(options: HarnessOptions): Limits {
+  return {
+    maxTurns: 100,
+    abortGraceMs: 5000,
+    toolResultChars: 100_000,
+    ...options.limits,
+    retries: { attempts: 3, baseMs: 1000, capMs: 60_000, ...options.limits?.retries },
+  }
+}
+
+function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve()
+    const end = (): void => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', end)
+      resolve()
+    }
+    const timer = setTimeout(end, ms)
+    signal.addEventListener('abort', end)
+  })
+}

@@ -1,0 +1,99 @@
+import type { UserMessage } from '@reve/providers/model'
+import { type Draft, isEntry, type SessionView } from '@reve/session-log'
+import { messageEntry } from './settle.ts'
+import { type Delivery, readRecord, record } from './records.ts'
+
+/** A message that was accepted and is not yet part of the conversation. */
+export type QueuedMessage = { readonly entryId: string; readonly delivery: Delivery; readonly message: UserMessage }
+
+/** The messages that were accepted and neither delivered nor cancelled, of every lane, in the order of their acceptance. */
+export function allPending(view: SessionView): ReadonlyMap<string, readonly QueuedMessage[]> {
+  return Map.groupBy(readQueues(view).pending, ({ lane }) => lane)
+}
+
+/** {@link allPending} of one lane. */
+export function pendingMessages(view: SessionView, lane: string): readonly QueuedMessage[] {
+  return allPending(view).get(lane) ?? []
+}
+
+/** The messages of a lane that were cancelled after the line `seq`. */
+export function cancelledSince(view: SessionView, lane: string, seq: number): readonly QueuedMessage[] {
+  return readQueues(view).cancelled.filter((message) => message.lane === lane && message.cancelledAt > seq)
+}
+
+type OfLane = QueuedMessage & { readonly lane: string }
+
+function readQueues(view: SessionView): {
+  readonly pending: readonly OfLane[]
+  readonly cancelled: readonly (OfLane & { readonly cancelledAt: number })[]
+} {
+  const pending = new Map<string, OfLane>()
+  const cancelled: (OfLane & { readonly cancelledAt: number })[] = []
+  for (const line of view.lines) {
+    if (isEntry(line)) pending.delete(line.id)
+    else if (line.type === 'message_queued') {
+      const read = readRecord(line, 'message_queued')
+      // One that cannot be read is a corruption, and is reported as one (`scanOperations`).
+      if (read.ok) pending.set(read.payload.entryId, { ...read.payload, lane: line.lane })
+    } else if (line.type === 'message_cancelled') {
+      const entryId = line['entryId']
+      const message = typeof entryId === 'string' ? pending.get(entryId) : undefined
+      if (message === undefined) continue
+      pending.delete(message.entryId)
+      cancelled.push({ ...message, cancelledAt: line.seq })
+    }
+  }
+  return { pending: [...pending.values()], cancelled }
+}
+
+/** The record that makes an accepted message durable. */
+export function queuedRecord(lane: string, message: QueuedMessage): Draft {
+  return record(lane, 'message_queued', message)
+}
+
+/** The record that takes an undelivered message back. */
+export function cancelledRecord(lane: string, { entryId, delivery }: QueuedMessage): Draft {
+  return record(lane, 'message_cancelled', { entryId, delivery })
+}
+
+/** The entry that a queued message becomes. */
+export function deliveredEntry(lane: string, { entryId, message }: QueuedMessage): Draft {
+  return messageEntry(lane, entryId, message)
+}
+
+/**
+ * The messages of one lane that wait. Taking is synchronous: a message leaves the queue once, for the conversation or
+ * back to its sender, whoever comes first.
+ */
+export class LaneQueue {
+  #waiting: readonly QueuedMessage[]
+
+  constructor(waiting: readonly QueuedMessage[]) {
+    this.#waiting = waiting
+  }
+
+  get waiting(): readonly QueuedMessage[] {
+    return this.#waiting
+  }
+
+  add(message: QueuedMessage): void {
+    this.#waiting = [...this.#waiting, message]
+  }
+
+  /** Takes out one message, if it is still there. */
+  drop(entryId: string): void {
+    this.#waiting = this.#waiting.filter((message) => message.entryId !== entryId)
+  }
+
+  /** Whether a message of that delivery waits. */
+  has(delivery: Delivery): boolean {
+    return this.#waiting.some((message) => message.delivery === delivery)
+  }
+
+  /** Takes out all messages of these deliveries, in the order of their acceptance. */
+  take(...deliveries: readonly Delivery[]): readonly QueuedMessage[] {
+    const taken = this.#waiting.filter(({ delivery }) => deliveries.includes(delivery))
+    this.#waiting = this.#waiting.filter(({ delivery }) => !deliveries.includes(delivery))
+    return taken
+  }
+}
