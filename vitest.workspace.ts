@@ -15,8 +15,8 @@ const project = (name: string, folder: string) =>
   defineProject({
     root: `${root}/${folder}`,
     // Run the TypeScript sources: no build before tests.
-    resolve: { conditions: ['source', 'node', 'module'] },
-    ssr: { resolve: { conditions: ['source', 'node', 'module'] } },
+    resolve: { conditions: ['@reve/source', 'node', 'module'] },
+    ssr: { resolve: { conditions: ['@reve/source', 'node', 'module'] } },
     test: { name, include: ['test/**/*.test.ts'], environment: 'node', testTimeout: 60_000, hookTimeout: 600_000 },
   })
 

@@ -32,7 +32,7 @@ export async function runReadmeExample(
     await writeFile(file, block)
     try {
       return await new Promise<ExampleRun>((resolve, reject) => {
-        const child = spawn(process.execPath, ['--conditions=source', file], {
+        const child = spawn(process.execPath, ['--conditions=@reve/source', file], {
           cwd: folder,
           env: { ...process.env, ...options.env },
           stdio: ['ignore', 'pipe', 'pipe'],

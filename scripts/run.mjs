@@ -38,7 +38,7 @@ function run(command, args, options = {}) {
 }
 
 /** The pinned Node on one of our TypeScript files, against the packages' sources. */
-const script = (file, args = []) => run('node', ['--conditions=source', join('scripts', file), ...args])
+const script = (file, args = []) => run('node', ['--conditions=@reve/source', join('scripts', file), ...args])
 
 function alive(pid) {
   try {

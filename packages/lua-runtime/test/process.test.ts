@@ -10,7 +10,7 @@ const text = await lua.call('t', {}, { workdir: '/w', sh: async () => ({ stdout:
 process.exitCode = text === 'out' ? 7 : 1`
 
 test('an idle runtime keeps no process alive, and nothing is printed', () => {
-  const run = spawnSync(process.execPath, ['--conditions=source', '--input-type=module', '-e', script], {
+  const run = spawnSync(process.execPath, ['--conditions=@reve/source', '--input-type=module', '-e', script], {
     cwd: fileURLToPath(new URL('..', import.meta.url)),
     encoding: 'utf8',
     timeout: 50_000,

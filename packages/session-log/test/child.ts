@@ -1,5 +1,5 @@
 /**
- * A process of its own for the tests: `node --conditions=source child.ts <what> <file>`. It says what it does on
+ * A process of its own for the tests: `node --conditions=@reve/source child.ts <what> <file>`. It says what it does on
  * standard output, one JSON a line, written at once.
  */
 import { writeSync } from 'node:fs'

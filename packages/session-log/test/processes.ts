@@ -20,7 +20,7 @@ export type Child = {
 /** Starts `child.ts`, through a shell with `limits` first when given. It is killed when the test ends. */
 export function startChild(what: 'hold' | 'append' | 'fill', file: string, limits?: string): Child {
   const script = fileURLToPath(new URL('child.ts', import.meta.url))
-  const args = ['--conditions=source', script, what, file]
+  const args = ['--conditions=@reve/source', script, what, file]
   const child =
     limits === undefined
       ? spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })

@@ -1,0 +1,80 @@
+import { createHash } from 'node:crypto'
+import { arch, hostname, platform, release } from 'node:os'
+import { openComputer, serveHttp } from '@reve/mcp-server'
+import { configuration, type Configuration, type Flags } from '../environment.ts'
+import { exitCode } from '../exit-codes.ts'
+import type { Context } from '../run-command.ts'
+
+/** `kc serve`: until a signal ends it. */
+export async function serve(context: Context, command: Flags & { readonly json: boolean }): Promise<number> {
+  const { env, note, result, version } = context
+  const settings = configuration(env, command)
+  await using computer = await openComputer({
+    root: settings.root,
+    identity: settings.identity,
+    minFreeBytes: settings.minFreeBytes,
+    hostFingerprint: hostFingerprint(),
+    ...(settings.actionUser === undefined ? {} : { actionUser: settings.actionUser }),
+  })
+  if (settings.firstSeat !== undefined) computer.seats.ensure(settings.firstSeat.name, settings.firstSeat.token)
+  const server = await serveHttp(computer, {
+    host: settings.host,
+    port: settings.port,
+    allowedHosts: settings.allowedHosts,
+    version,
+    onError: (message) => note(`kc: ${message}`),
+  })
+  const stopped = stopSignals(settings, server.close, note)
+  sayListening(settings, server.url, computer.seats.list().length, note)
+  if (command.json) result(JSON.stringify({ event: 'listening', url: server.url, pid: process.pid }))
+  await stopped
+  return exitCode.done
+}
+
+/** Resolves when the server has drained after the first signal; the second one ends the process as it is. */
+function stopSignals(
+  settings: Configuration,
+  close: (options: { readonly drainMs: number }) => Promise<void>,
+  note: (text: string) => void,
+): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let asked = false
+    const stop = (): void => {
+      if (asked) process.exit(exitCode.interrupted)
+      asked = true
+      note(`stopping: calls in flight have ${settings.drainMs / 1000} s to end; a second signal ends at once`)
+      close({ drainMs: settings.drainMs }).then(resolve, reject)
+    }
+    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, stop)
+  })
+}
+
+function sayListening(settings: Configuration, url: string, seats: number, note: (text: string) => void): void {
+  note(`kc: the computer in ${settings.root} is at ${url}`)
+  if (settings.actionUser === undefined) {
+    note(
+      `kc: WARNING: actions run as this very user (${process.getuid?.() === 0 ? 'root' : 'yours'}), who can read and write what you can; set KC_ACTION_USER to contain them`,
+    )
+  }
+  if (!['127.0.0.1', '::1', 'localhost'].includes(settings.host)) {
+    note(
+      `kc: WARNING: ${settings.host} is not a loopback address: every machine that reaches it can try tokens, and they travel unencrypted`,
+    )
+  }
+  if (seats === 0) note('kc: there is no seat yet, so nobody can call; kc seat create <name> makes one, also now')
+  note('kc: client configuration:')
+  note(
+    JSON.stringify(
+      { mcpServers: { kc: { type: 'http', url, headers: { Authorization: 'Bearer <token>' } } } },
+      null,
+      2,
+    ),
+  )
+}
+
+/** Tells this host apart for local actions: the same command may do something else on another system. */
+function hostFingerprint(): string {
+  return createHash('sha256')
+    .update(JSON.stringify([platform(), arch(), release(), hostname()]))
+    .digest('hex')
+}

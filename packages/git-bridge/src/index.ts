@@ -1,0 +1,24 @@
+/**
+ * Git repositories to trees of a content store and back: import, export, push, log. Nothing is ever checked out, no hook
+ * or helper of a repository runs, and a round trip gives the same git tree.
+ */
+export { createGitBridge } from './bridge.ts'
+export type {
+  ExportRequest,
+  ExportResult,
+  GitBridge,
+  GitBridgeOptions,
+  ImportRequest,
+  ImportResult,
+  LogRequest,
+  PushRequest,
+} from './bridge.ts'
+export { GitError } from './errors.ts'
+export type { GitErrorCode } from './errors.ts'
+export { spawnReasons } from './host-process.ts'
+export type { SpawnReason } from './host-process.ts'
+export type { Commit } from './log.ts'
+export type { Note, NoteKind } from './notes.ts'
+export { parsePerson } from './person.ts'
+export type { Person } from './person.ts'
+export type { PushResult } from './push.ts'
