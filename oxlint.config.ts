@@ -1,4 +1,4 @@
-import { defineConfig } from 'oxlint'
+import { defineConfig, type OxlintOverride } from 'oxlint'
 import { layers } from './scripts/layers.ts'
 
 const workspacePackages = [
@@ -10,7 +10,7 @@ const workspacePackages = [
 ]
 
 /** One override a package: every workspace import that the table does not grant is an error, and so is a path into a package. */
-const directions = Object.entries(layers).map(([folder, allowed]) => {
+const directions = Object.entries(layers).map(([folder, allowed]): OxlintOverride => {
   const grants: readonly string[] = allowed
   const forbidden = workspacePackages.filter(
     (name) => !grants.some((grant) => grant === name || grant.startsWith(`${name}/`)),
@@ -46,7 +46,7 @@ const directions = Object.entries(layers).map(([folder, allowed]) => {
         },
       ],
     },
-  } as const
+  }
 })
 
 export default defineConfig({
@@ -58,7 +58,7 @@ export default defineConfig({
     'typescript/no-floating-promises': 'error',
     'typescript/no-misused-promises': 'error',
     'typescript/await-thenable': 'error',
-    'typescript/switch-exhaustiveness-check': 'error',
+    'typescript/switch-exhaustiveness-check': ['error', { considerDefaultExhaustiveForUnions: true }],
     'typescript/consistent-type-imports': 'error',
     'typescript/no-unnecessary-type-assertion': 'error',
     'no-empty': ['error', { allowEmptyCatch: false }],
@@ -66,6 +66,8 @@ export default defineConfig({
     'prefer-const': 'error',
     eqeqeq: 'error',
     'vitest/no-focused-tests': 'error',
+    'vitest/valid-expect': ['error', { maxArgs: 2 }], // a second argument says which of several it was
+    'typescript/require-array-sort-compare': ['error', { ignoreStringArrays: true }],
     'vitest/no-disabled-tests': 'off', // a test may be skipped by a probe with a printed reason
     'vitest/require-mock-type-parameters': 'off',
     'no-await-in-loop': 'off',

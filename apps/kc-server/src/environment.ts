@@ -1,4 +1,5 @@
 import { ReveError } from '@reve/base'
+import { createHash } from 'node:crypto'
 import { homedir, userInfo } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
 import { resolveUser } from './host-user.ts'
@@ -17,6 +18,8 @@ export const variables = {
   KC_DRAIN_SECONDS: 'seconds that calls in flight may take to end at shutdown (default 10)',
   KC_MIN_FREE_GB: 'an action is refused when the data disk has less than this free (default 0)',
   KC_ACTION_USER: "user that local actions run as, never the server's (needs root)",
+  KC_WORK_DIR:
+    'folder for the slots and caches of actions (default: in KC_ROOT; with KC_ACTION_USER a folder below /var/tmp)',
   KC_GIT_IDENTITY: 'committer of exports, "Name <email>" (default: kc <kc@localhost>)',
   KC_SEAT_TOKEN: 'token of the first seat, at least 32 characters: kc serve creates or re-keys it',
   KC_SEAT_NAME: 'name of that seat (default operator)',
@@ -30,6 +33,7 @@ export type Configuration = {
   readonly drainMs: number
   readonly minFreeBytes: number
   readonly actionUser: { readonly uid: number; readonly gid: number; readonly name: string } | undefined
+  readonly workDir: string
   readonly identity: { readonly name: string; readonly email: string }
   readonly firstSeat: { readonly name: string; readonly token: string } | undefined
 }
@@ -68,8 +72,10 @@ export function configuration(env: NodeJS.ProcessEnv, flags: Flags): Configurati
   if (!Number.isInteger(port))
     throw new ConfigurationError('bad_configuration', `KC_PORT is ${port}; it takes a whole number`)
   const token = value('KC_SEAT_TOKEN')
+  const root = rootOf(env, flags.root)
+  const user = actionUser(value('KC_ACTION_USER'))
   return {
-    root: rootOf(env, flags.root),
+    root,
     host: flags.host ?? value('KC_HOST') ?? '127.0.0.1',
     port,
     allowedHosts: (value('KC_ALLOWED_HOSTS') ?? '')
@@ -78,11 +84,16 @@ export function configuration(env: NodeJS.ProcessEnv, flags: Flags): Configurati
       .filter((name) => name !== ''),
     drainMs: number('KC_DRAIN_SECONDS', value('KC_DRAIN_SECONDS'), 10, 86_400) * 1000,
     minFreeBytes: number('KC_MIN_FREE_GB', value('KC_MIN_FREE_GB'), 0, 1_000_000) * 1e9,
-    actionUser: actionUser(value('KC_ACTION_USER')),
+    actionUser: user,
+    workDir: resolve(value('KC_WORK_DIR') ?? (user === undefined ? root : sharedWorkDir(root))),
     identity: identity(value('KC_GIT_IDENTITY')),
     firstSeat: token === undefined ? undefined : { name: value('KC_SEAT_NAME') ?? 'operator', token },
   }
 }
+
+/** KC_ROOT is closed to everybody but its owner, so another user's actions need a place elsewhere: the same one at each start. */
+const sharedWorkDir = (root: string): string =>
+  `/var/tmp/kc-${createHash('sha256').update(root).digest('hex').slice(0, 16)}`
 
 function actionUser(name: string | undefined): Configuration['actionUser'] {
   if (name === undefined) return undefined

@@ -10,6 +10,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { afterEach, describe, expect, test } from 'vitest'
 
 const main = fileURLToPath(new URL('../src/main.ts', import.meta.url))
+if (process.getuid?.() !== 0) process.stderr.write('not root: actions of another user are not tested\n')
 const children: ChildProcess[] = []
 afterEach(() => children.splice(0).forEach((child) => child.kill('SIGKILL')))
 
@@ -178,6 +179,25 @@ test('says loudly what is not contained, and how a client is set up', async () =
   expect(stderr()).toContain('WARNING: actions run as this very user')
   expect(stderr()).toContain('"Authorization": "Bearer <token>"')
 })
+
+test.skipIf(process.getuid?.() !== 0)(
+  'with KC_ACTION_USER an action runs as that user and cannot read the computer',
+  async () => {
+    const { root, token, url, stderr } = await served({ KC_ACTION_USER: 'nobody' })
+    expect(stderr()).not.toContain('run as this very user')
+    const { call } = await connect(url, token)
+    const tree = (await call('fs', { action: 'empty' })).slice(5)
+    const answer = await call('exec', {
+      action: 'run',
+      tree,
+      argv: ['sh', '-c', `id -un; cat ${root}/kc.db >/dev/null || echo kept out; echo made >file`],
+    })
+    expect(answer).toMatch(/^exit 0/)
+    expect(answer).toContain('nobody')
+    expect(answer).toContain('kept out')
+    expect(answer).toContain('+ file')
+  },
+)
 
 test('SIGTERM lets the call in flight end', async () => {
   const { child, url, token } = await served()

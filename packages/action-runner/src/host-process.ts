@@ -4,13 +4,13 @@ import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process'
  * Every reason for which this package starts a process on the host. kc's `local` sandbox runs commands by design: this
  * file is the one place that does it, and a test checks that no other file of the package can.
  */
-export const spawnReasons = {
+export const HOST_PROGRAMS = {
   action: 'the command of an action in the local sandbox, behind a gate that waits until it is in its control group',
   pipes:
     'mkfifo, for output pipes that the action can reopen as /dev/stdout and /dev/stderr (Node makes sockets, which cannot be)',
 } as const
 /** One of the reasons. */
-export type SpawnReason = keyof typeof spawnReasons
+export type SpawnReason = keyof typeof HOST_PROGRAMS
 
 /** What to start. The environment is exactly `env`: nothing of this process is inherited. */
 export type HostCommand = {

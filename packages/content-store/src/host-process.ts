@@ -2,11 +2,11 @@ import { spawn } from 'node:child_process'
 import { hasCode } from './errors.ts'
 
 /** Every program that this package starts on the host, and why. A test compares the list with the sources. */
-export const hostPrograms = {
+export const HOST_PROGRAMS = {
   git: 'git merge-file merges a text that both sides changed: other implementations merge repetitive texts differently',
 } as const
 
-export type HostProgram = keyof typeof hostPrograms
+export type HostProgram = keyof typeof HOST_PROGRAMS
 
 export type HostResult =
   | { readonly kind: 'exited'; readonly code: number | null; readonly stdout: Buffer; readonly stderr: string }

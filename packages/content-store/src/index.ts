@@ -23,7 +23,7 @@ export type {
 export type { FsckOptions, FsckProblem, FsckReport } from './fsck.ts'
 export type { GlobOptions, GlobResult } from './glob.ts'
 export type { GrepMatch, GrepOptions, GrepResult } from './grep.ts'
-export { hostPrograms } from './host-process.ts'
+export { HOST_PROGRAMS } from './host-process.ts'
 export type { IndexEntry, LayoutIndex, LayoutOptions, LayoutReport } from './layout.ts'
 export type { ConflictKind, MergeConflict } from './merge.ts'
 export { checkRefName, nameFault } from './names.ts'

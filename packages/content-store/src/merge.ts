@@ -122,7 +122,8 @@ class Merge {
     const leaf = await this.#leaf(leaves, path)
     const leafConflict = this.conflicts.at(-1)?.path === path
     if (!inTheWay) return leaf
-    if (leaf === undefined && !leafConflict) return directory === undefined ? undefined : { kind: 'directory', id: directory }
+    if (leaf === undefined && !leafConflict)
+      return directory === undefined ? undefined : { kind: 'directory', id: directory }
     if (leafConflict) this.conflicts.pop()
     this.conflicts.push(conflict(path, 'file_directory', three))
     return undefined

@@ -53,7 +53,7 @@ export async function unifiedDiff(parts: Parts, a: TreeId, b: TreeId, options: D
     await pace.step(20)
     const { file, text } = diffFile(parts, change, options.context ?? 3, room > 0)
     files.push(file)
-    if (text.length > room) {
+    if (text === null || text.length > room) {
       omitted.push(change.path)
       // What does not fit ends the text: a shorter one further down would hide that something is missing.
       room = 0
@@ -87,28 +87,27 @@ function diffFile(
   change: TreeChange,
   context: number,
   withText: boolean,
-): { readonly file: FileDiff; readonly text: string } {
+): { readonly file: FileDiff; readonly text: string | null } {
   const { path, before, after } = change
   const kind = changeKind(change)
-  const shown = quote(path)
-  const head = [`diff --git a/${shown} b/${shown}`]
+  const head = [`diff --git a/${path} b/${path}`]
   if (before === null) head.push(`new file mode ${modes[after?.kind ?? 'file']}`)
   else if (after === null) head.push(`deleted file mode ${modes[before.kind]}`)
   else if (before.kind !== after.kind) head.push(`old mode ${modes[before.kind]}`, `new mode ${modes[after.kind]}`)
   const header = `${head.join('\n')}\n`
-  const done = (binary: boolean, added: number | null, removed: number | null, text: string) => ({
+  const done = (binary: boolean, added: number | null, removed: number | null, text: string | null) => ({
     file: { ...change, change: kind, binary, added, removed },
     text,
   })
   if (kind === 'mode' || (before ?? after)?.kind === 'directory') return done(false, 0, 0, header)
-  if (!withText) return done(false, null, null, ' '.repeat(1))
+  if (!withText) return done(false, null, null, null)
   const old = content(parts, before)
   const now = content(parts, after)
   if (old === 'large' || now === 'large')
     return done(false, null, null, `${header}The files differ and are too large to compare by lines.\n`)
   if (isBinary(old) || isBinary(now))
     return done(true, null, null, `${header}Binary files differ (${old.length} and ${now.length} bytes).\n`)
-  const patch = structuredPatch(`a/${shown}`, `b/${shown}`, old.toString('utf8'), now.toString('utf8'), '', '', {
+  const patch = structuredPatch(`a/${path}`, `b/${path}`, old.toString('utf8'), now.toString('utf8'), '', '', {
     context,
     maxEditLength,
   })
@@ -120,8 +119,8 @@ function diffFile(
   if (patch.hunks.length === 0) return done(false, 0, 0, header)
   const body = formatPatch({
     ...patch,
-    oldFileName: before === null ? '/dev/null' : `a/${shown}`,
-    newFileName: after === null ? '/dev/null' : `b/${shown}`,
+    oldFileName: before === null ? '/dev/null' : `a/${path}`,
+    newFileName: after === null ? '/dev/null' : `b/${path}`,
   })
   return done(false, added, removed, header + body.replace(/^=+\n/, ''))
 }
@@ -133,6 +132,3 @@ function content(parts: Parts, target: Target | null): Buffer | 'large' {
   const bytes = parts.objects.read(target.id, objectKind.blob)
   return target.kind === 'symlink' ? Buffer.from(encodePath(bytes)) : bytes
 }
-
-/** A path in a header line: no line break or quote can stand in it unnoticed. */
-const quote = (path: StorePath): string => path

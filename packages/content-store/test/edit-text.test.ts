@@ -68,9 +68,14 @@ describe('refusals', () => {
 test('equals splitting and joining', () => {
   const text = fc.string({ unit: fc.constantFrom('a', 'b', '\n', '$', 'é'), maxLength: 40 })
   fc.assert(
-    fc.property(text, fc.string({ unit: fc.constantFrom('a', 'b', '\n', '$', 'é'), minLength: 1, maxLength: 3 }), text, (file, old, replacement) => {
-      fc.pre(old !== replacement && file.includes(old))
-      expect(edit(file, old, replacement, true)).toBe(file.split(old).join(replacement))
-    }),
+    fc.property(
+      text,
+      fc.string({ unit: fc.constantFrom('a', 'b', '\n', '$', 'é'), minLength: 1, maxLength: 3 }),
+      text,
+      (file, old, replacement) => {
+        fc.pre(old !== replacement && file.includes(old))
+        expect(edit(file, old, replacement, true)).toBe(file.split(old).join(replacement))
+      },
+    ),
   )
 })

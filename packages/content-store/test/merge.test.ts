@@ -30,7 +30,13 @@ async function mergedFiles(base: Files, ours: Files, theirs: Files): Promise<Fil
 
 describe('clean merges', () => {
   test('each side changes other paths', async () => {
-    expect(await mergedFiles({ a: '1', 'd/b': '2', 'd/c': '3' }, { a: 'x', 'd/b': '2', 'd/c': '3' }, { a: '1', 'd/b': '2', 'd/e': '4' })).toEqual({
+    expect(
+      await mergedFiles(
+        { a: '1', 'd/b': '2', 'd/c': '3' },
+        { a: 'x', 'd/b': '2', 'd/c': '3' },
+        { a: '1', 'd/b': '2', 'd/e': '4' },
+      ),
+    ).toEqual({
       a: 'x',
       'd/b': '2',
       'd/e': '4',
@@ -45,13 +51,29 @@ describe('clean merges', () => {
       change(copy)
       return `${copy.join('\n')}\n`
     }
-    const start = store.editTree(store.emptyTree, [{ path: 'run', set: { kind: 'file', id: store.putBlob(Buffer.from(text(() => undefined))) } }])
+    const start = store.editTree(store.emptyTree, [
+      { path: 'run', set: { kind: 'file', id: store.putBlob(Buffer.from(text(() => undefined))) } },
+    ])
     store.refs.create('main', start, act)
     store.branches.create('side', 'main', act)
     const set = (kind: 'file' | 'executable', content: string): TreeId =>
       store.editTree(start, [{ path: 'run', set: { kind, id: store.putBlob(Buffer.from(content)) } }])
-    store.refs.move('main', { ...act, expectedTree: start, newTree: set('executable', text((copy) => (copy[2] = 'ours'))) })
-    store.refs.move('side', { ...act, expectedTree: start, newTree: set('file', text((copy) => (copy[18] = 'theirs'))) })
+    store.refs.move('main', {
+      ...act,
+      expectedTree: start,
+      newTree: set(
+        'executable',
+        text((copy) => (copy[2] = 'ours')),
+      ),
+    })
+    store.refs.move('side', {
+      ...act,
+      expectedTree: start,
+      newTree: set(
+        'file',
+        text((copy) => (copy[18] = 'theirs')),
+      ),
+    })
     const result = await store.branches.merge('main', 'side', act)
     expect(result).toMatchObject({ kind: 'merged', changed: true, mergedTexts: ['run'] })
     expect(store.lookup(result.into.tree, 'run')?.kind).toBe('executable')
@@ -65,14 +87,23 @@ describe('clean merges', () => {
   })
 
   test('a directory becomes a file on one side while the other leaves it alone', async () => {
-    expect(await mergedFiles({ 'd/a': '1', 'd/b': '2', x: '0' }, { d: 'now a file', x: '0' }, { 'd/a': '1', 'd/b': '2', x: '9' })).toEqual({
+    expect(
+      await mergedFiles(
+        { 'd/a': '1', 'd/b': '2', x: '0' },
+        { d: 'now a file', x: '0' },
+        { 'd/a': '1', 'd/b': '2', x: '9' },
+      ),
+    ).toEqual({
       d: 'now a file',
       x: '9',
     })
   })
 
   test('a file that the other side only moved into the same name is delete and add', async () => {
-    expect(await mergedFiles({ 'A/file': '1' }, { 'B/file': '1' }, { 'A/file': '1', other: '2' })).toEqual({ 'B/file': '1', other: '2' })
+    expect(await mergedFiles({ 'A/file': '1' }, { 'B/file': '1' }, { 'A/file': '1', other: '2' })).toEqual({
+      'B/file': '1',
+      other: '2',
+    })
   })
 
   test('both sides empty a directory: it goes; a directory kept empty stays', async () => {
@@ -114,29 +145,49 @@ describe('conflicts', () => {
     store.refs.create('main', start, act)
     store.branches.create('side', 'main', act)
     const id = store.putBlob(Buffer.from('same'))
-    store.refs.move('main', { ...act, expectedTree: start, newTree: store.editTree(start, [{ path: 'f', set: { kind: 'file', id } }]) })
-    store.refs.move('side', { ...act, expectedTree: start, newTree: store.editTree(start, [{ path: 'f', set: { kind: 'executable', id } }]) })
+    store.refs.move('main', {
+      ...act,
+      expectedTree: start,
+      newTree: store.editTree(start, [{ path: 'f', set: { kind: 'file', id } }]),
+    })
+    store.refs.move('side', {
+      ...act,
+      expectedTree: start,
+      newTree: store.editTree(start, [{ path: 'f', set: { kind: 'executable', id } }]),
+    })
     expect(await store.branches.merge('main', 'side', act)).toMatchObject({
       kind: 'conflicts',
-      conflicts: [{ kind: 'mode', path: 'f', base: null, ours: { kind: 'file', id }, theirs: { kind: 'executable', id } }],
+      conflicts: [
+        { kind: 'mode', path: 'f', base: null, ours: { kind: 'file', id }, theirs: { kind: 'executable', id } },
+      ],
     })
   })
 
   test('move nothing, are all listed with three ids, and offer the marked text', async () => {
     const store = await temporaryStore()
-    const result = await mergeOf(store, { a: '1\n', b: '1\n', c: '1\n' }, { a: '2\n', b: '2\n', c: '9\n' }, { a: '3\n', c: '1\n' })
+    const result = await mergeOf(
+      store,
+      { a: '1\n', b: '1\n', c: '1\n' },
+      { a: '2\n', b: '2\n', c: '9\n' },
+      { a: '3\n', c: '1\n' },
+    )
     expect(result.kind).toBe('conflicts')
     if (result.kind !== 'conflicts') return
     expect(result.conflicts.map((conflict) => [conflict.path, conflict.kind])).toEqual([
       ['a', 'content'],
       ['b', 'modify_delete'],
     ])
-    expect(result.conflicts[0]).toMatchObject({ base: { kind: 'file' }, ours: { kind: 'file' }, theirs: { kind: 'file' } })
+    expect(result.conflicts[0]).toMatchObject({
+      base: { kind: 'file' },
+      ours: { kind: 'file' },
+      theirs: { kind: 'file' },
+    })
     expect(result.conflicts[1]?.theirs).toBeNull()
     expect(store.refs.get('main')).toEqual(result.into)
     expect(result.into.rev).toBe(2)
     const marked = result.conflicts[0]?.marked
-    if (!gitMissing) expect(store.readBlob(marked ?? '').toString()).toBe('<<<<<<< ours\n2\n=======\n3\n>>>>>>> theirs\n')
+    if (!gitMissing)
+      expect(store.readBlob(marked ?? '').toString()).toBe('<<<<<<< ours\n2\n=======\n3\n>>>>>>> theirs\n')
   })
 
   test('bytes that are not UTF-8 are never merged as text', async () => {
@@ -147,35 +198,55 @@ describe('conflicts', () => {
     store.branches.create('side', 'main', act)
     store.refs.move('main', { ...act, expectedTree: start, newTree: tree([0xea, 10, 10, 10, 10, 10, 65, 10]) })
     store.refs.move('side', { ...act, expectedTree: start, newTree: tree([0xe9, 10, 10, 10, 10, 10, 66, 10]) })
-    expect(await store.branches.merge('main', 'side', act)).toMatchObject({ kind: 'conflicts', conflicts: [{ kind: 'binary', path: 'f' }] })
+    expect(await store.branches.merge('main', 'side', act)).toMatchObject({
+      kind: 'conflicts',
+      conflicts: [{ kind: 'binary', path: 'f' }],
+    })
   })
 
   test('without git a file that both changed is a conflict that says why', async () => {
     const store = await temporaryStore({ git: '/nonexistent/git' })
     const result = await mergeOf(store, { a: '1\n' }, { a: '2\n' }, { a: '3\n' })
-    expect(result).toMatchObject({ kind: 'conflicts', conflicts: [{ kind: 'content', note: expect.stringContaining('git is not installed') }] })
+    expect(result).toMatchObject({
+      kind: 'conflicts',
+      conflicts: [{ kind: 'content', note: expect.stringContaining('git is not installed') }],
+    })
   })
 })
 
 describe.skipIf(gitMissing)('against git', () => {
   // Lines that differ from each other: where they repeat, git merge-tree itself disagrees with git merge-file.
   const word = fc.constantFrom('alpha', 'beta', 'gamma', 'delta', 'eps')
-  const content = fc
-    .array(fc.tuple(word, fc.constantFrom(1, 2)), { minLength: 0, maxLength: 6 })
-    .map((edits) => {
-      const lines = Array.from({ length: 15 }, (_, index) => `line ${index}`)
-      edits.forEach(([text, version], index) => (lines[(index * 5 + text.length) % 15] = `line of ${text} at ${index}, version ${version}`))
-      return `${lines.join('\n')}\n`
-    })
+  const content = fc.array(fc.tuple(word, fc.constantFrom(1, 2)), { minLength: 0, maxLength: 6 }).map((edits) => {
+    const lines = Array.from({ length: 15 }, (_, index) => `line ${index}`)
+    edits.forEach(
+      ([text, version], index) =>
+        (lines[(index * 5 + text.length) % 15] = `line of ${text} at ${index}, version ${version}`),
+    )
+    return `${lines.join('\n')}\n`
+  })
   const paths = ['a', 'b', 'd/a', 'd/b', 'd/e/a', 'd', 'd/e', 'f']
   const files = fc
-    .dictionary(fc.constantFrom(...paths), fc.oneof({ weight: 4, arbitrary: content }, { weight: 1, arbitrary: word.map((text) => `->${text}`) }, { weight: 1, arbitrary: content.map((text) => `#!\n${text}`) }), { maxKeys: 6 })
+    .dictionary(
+      fc.constantFrom(...paths),
+      fc.oneof(
+        { weight: 4, arbitrary: content },
+        { weight: 1, arbitrary: word.map((text) => `->${text}`) },
+        { weight: 1, arbitrary: content.map((text) => `#!\n${text}`) },
+      ),
+      { maxKeys: 6 },
+    )
     .map((found) => {
       // A path cannot be a file and a directory at once: the deeper ones win.
       const keys = Object.keys(found)
       const kept = Object.entries(found).filter(([path]) => !keys.some((other) => other.startsWith(`${path}/`)))
       // Texts of different paths are unlike, so that git finds no renames (this git looks for them even when told not to).
-      return Object.fromEntries(kept.map(([path, text]) => [path, text.replace(/^(->)?(.+)$/gm, `$1${path.repeat(4)} $2`).replace(/^.*#!$/m, '#!')]))
+      return Object.fromEntries(
+        kept.map(([path, text]) => [
+          path,
+          text.replace(/^(->)?(.+)$/gm, `$1${path.repeat(4)} $2`).replace(/^.*#!$/m, '#!'),
+        ]),
+      )
     })
   const change = fc.tuple(files, fc.array(fc.boolean(), { minLength: 8, maxLength: 8 }))
 
@@ -187,7 +258,8 @@ describe.skipIf(gitMissing)('against git', () => {
       const value = other[path]
       if (value === undefined) delete result[path]
       else {
-        for (const key of Object.keys(result)) if (key.startsWith(`${path}/`) || path.startsWith(`${key}/`)) delete result[key]
+        for (const key of Object.keys(result))
+          if (key.startsWith(`${path}/`) || path.startsWith(`${key}/`)) delete result[key]
         result[path] = value
       }
     })
@@ -218,13 +290,31 @@ describe.skipIf(gitMissing)('against git', () => {
         const ours = changed(base, left)
         const theirs = changed(base, right)
         const commit = (state: Files, ...parents: string[]): string =>
-          gitText(repository, ['commit-tree', '-m', 'x', ...parents.flatMap((parent) => ['-p', parent]), gitTree(repository, state)])
+          gitText(repository, [
+            'commit-tree',
+            '-m',
+            'x',
+            ...parents.flatMap((parent) => ['-p', parent]),
+            gitTree(repository, state),
+          ])
         const start = commit(base)
         const merged = git(repository, [
-          '-c', 'merge.renames=false', '-c', 'merge.directoryRenames=false', 'merge-tree', '--write-tree', '-z', '--name-only', '--no-messages',
-          commit(ours, start), commit(theirs, start),
+          '-c',
+          'merge.renames=false',
+          '-c',
+          'merge.directoryRenames=false',
+          'merge-tree',
+          '--write-tree',
+          '-z',
+          '--name-only',
+          '--no-messages',
+          commit(ours, start),
+          commit(theirs, start),
         ])
-        const [tree = '', ...conflicting] = merged.stdout.toString().split('\0').filter((part) => part !== '')
+        const [tree = '', ...conflicting] = merged.stdout
+          .toString()
+          .split('\0')
+          .filter((part) => part !== '')
         const result = await mergeOf(store, base, ours, theirs, `r${round}`)
         if (merged.status === 0) {
           clean += 1

@@ -8,7 +8,11 @@ test('create, get, move, history, discard; rev rises over all of it and never re
   const store = await temporaryStore({ now: () => (time += 1000) })
   const [a, b] = [treeOf(store, { f: '1' }), treeOf(store, { f: '2' })]
   expect(store.refs.create('main', a, { actor: 'ann', note: 'start' })).toEqual({ name: 'main', tree: a, rev: 1 })
-  expect(store.refs.move('main', { actor: 'bob', expectedTree: a, newTree: b })).toEqual({ name: 'main', tree: b, rev: 2 })
+  expect(store.refs.move('main', { actor: 'bob', expectedTree: a, newTree: b })).toEqual({
+    name: 'main',
+    tree: b,
+    rev: 2,
+  })
   expect(store.refs.get('main')).toEqual({ name: 'main', tree: b, rev: 2 })
   expect(store.branches.discard('main', { actor: 'cid' })).toMatchObject({ rev: 2 })
   expect(store.refs.find('main')).toBeUndefined()
@@ -81,20 +85,51 @@ test('fifty movers from one tree: one wins, the others learn where it is', async
 })
 
 describe('names', () => {
-  test.each(['', '-x', '@', 'a b', 'a..b', 'a.lock', 'x/a.lock/y', '.a', 'a/.b', 'a/', '/a', 'a//b', 'a.', 'a@{b', 'a~', 'a^', 'a:', 'a?', 'a*', 'a[', 'a\\b', 'a\u007f', 'a\nb', '0'.repeat(64), 'a'.repeat(256), 'a\ud800'])(
-    '%j is refused',
+  test.each([
+    '',
+    '-x',
+    '@',
+    'a b',
+    'a..b',
+    'a.lock',
+    'x/a.lock/y',
+    '.a',
+    'a/.b',
+    'a/',
+    '/a',
+    'a//b',
+    'a.',
+    'a@{b',
+    'a~',
+    'a^',
+    'a:',
+    'a?',
+    'a*',
+    'a[',
+    'a\\b',
+    'a\u007f',
+    'a\nb',
+    '0'.repeat(64),
+    'a'.repeat(256),
+    'a\ud800',
+  ])('%j is refused', (name) => {
+    refusal('bad_name', () => checkRefName(name))
+  })
+
+  test.each(['main', 'feature/login', 'v1.0', 'a@b', 'ünï', 'F'.repeat(64), '0'.repeat(63), 'x-'])(
+    '%j is taken',
     (name) => {
-      refusal('bad_name', () => checkRefName(name))
+      expect(() => checkRefName(name)).not.toThrow()
     },
   )
 
-  test.each(['main', 'feature/login', 'v1.0', 'a@b', 'ünï', 'F'.repeat(64), '0'.repeat(63), 'x-'])('%j is taken', (name) => {
-    expect(() => checkRefName(name)).not.toThrow()
-  })
-
   test.skipIf(gitMissing)('what is taken, git takes', () => {
     const cwd = temporaryFolder()
-    const name = fc.string({ unit: fc.constantFrom('a', '.', '/', '@', '{', '-', '~', ' ', 'é', '.lock', '*'), minLength: 1, maxLength: 6 })
+    const name = fc.string({
+      unit: fc.constantFrom('a', '.', '/', '@', '{', '-', '~', ' ', 'é', '.lock', '*'),
+      minLength: 1,
+      maxLength: 6,
+    })
     fc.assert(
       fc.property(name, (text) => {
         let taken = true
@@ -119,7 +154,12 @@ describe('snapshots', () => {
     const [a, b, c] = [treeOf(store, { f: '1' }), treeOf(store, { f: '2' }), treeOf(store, { f: '3' })]
     for (const [name, tree] of Object.entries({ same: a, moved: a, gone: b })) store.refs.create(name, tree, act)
     const snapshot = store.snapshots.create('before', { actor: 'ann', note: 'why' })
-    expect(snapshot).toMatchObject({ name: 'before', actor: 'ann', note: 'why', refs: [{ name: 'gone' }, { name: 'moved' }, { name: 'same', tree: a, rev: 1 }] })
+    expect(snapshot).toMatchObject({
+      name: 'before',
+      actor: 'ann',
+      note: 'why',
+      refs: [{ name: 'gone' }, { name: 'moved' }, { name: 'same', tree: a, rev: 1 }],
+    })
     store.refs.move('moved', { ...act, expectedTree: a, newTree: c })
     store.branches.discard('gone', act)
     store.refs.create('new', c, act)
@@ -220,7 +260,10 @@ describe('branches', () => {
       }),
     ).rejects.toThrow('no')
     expect(store.refs.get('main')).toMatchObject({ tree: start, rev: 1 })
-    await store.branches.merge('main', 'side', { ...act, within: (result) => void store.transaction((db) => db.prepare('INSERT INTO event VALUES (?)').run(result.kind)) })
+    await store.branches.merge('main', 'side', {
+      ...act,
+      within: (result) => void store.transaction((db) => db.prepare('INSERT INTO event VALUES (?)').run(result.kind)),
+    })
     expect(events()).toEqual([{ text: 'merged' }])
     expect(store.refs.get('main').rev).toBe(2)
   })
@@ -232,7 +275,11 @@ describe('branches', () => {
     store.branches.create('side', 'main', act)
     const main = store.fs.write(start, 'a', `ours\n${'x\n'.repeat(9)}`).tree
     store.refs.move('main', { ...act, expectedTree: start, newTree: main })
-    store.refs.move('side', { ...act, expectedTree: start, newTree: store.fs.write(start, 'a', `${'x\n'.repeat(9)}theirs\n`).tree })
+    store.refs.move('side', {
+      ...act,
+      expectedTree: start,
+      newTree: store.fs.write(start, 'a', `${'x\n'.repeat(9)}theirs\n`).tree,
+    })
     const merging = store.branches.merge('main', 'side', act)
     store.refs.move('main', { ...act, expectedTree: main, newTree: store.fs.write(main, 'b', '2').tree })
     const result = await merging

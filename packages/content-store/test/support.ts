@@ -97,7 +97,11 @@ const gitEnvironment = {
 }
 
 /** Runs git; the caller looks at the status. */
-export function git(cwd: string, args: readonly string[], input: string | Uint8Array = ''): { readonly status: number | null; readonly stdout: Buffer; readonly stderr: string } {
+export function git(
+  cwd: string,
+  args: readonly string[],
+  input: string | Uint8Array = '',
+): { readonly status: number | null; readonly stdout: Buffer; readonly stderr: string } {
   const result = spawnSync('git', args, { cwd, input, env: gitEnvironment, maxBuffer: 1 << 28 })
   return { status: result.status, stdout: result.stdout, stderr: result.stderr.toString() }
 }

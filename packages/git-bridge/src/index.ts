@@ -15,7 +15,7 @@ export type {
 } from './bridge.ts'
 export { GitError } from './errors.ts'
 export type { GitErrorCode } from './errors.ts'
-export { spawnReasons } from './host-process.ts'
+export { HOST_PROGRAMS } from './host-process.ts'
 export type { SpawnReason } from './host-process.ts'
 export type { Commit } from './log.ts'
 export type { Note, NoteKind } from './notes.ts'

@@ -27,12 +27,9 @@ export type ActionContext = {
 }
 
 /**
- * What an action does to the computer. `read`: nothing. `write`: it changes the store in one synchronous step, which commits
- * together with its event. `long`: it takes its time and commits its own effect.
+ * One verb of a family. Its effect on the computer: `read` changes nothing; `write` changes the store in one synchronous
+ * step, which commits together with its event; `long` takes its time and commits its own effect.
  */
-export type Effect = 'read' | 'write' | 'long'
-
-/** One verb of a family. */
 type Definition<Entries extends v.ObjectEntries> = {
   /** As the specification writes it: `fs.read(tree, path, offset?, limit?)`. */
   readonly signature: string
@@ -56,12 +53,16 @@ type Definition<Entries extends v.ObjectEntries> = {
 /** An action whose arguments are checked when it is called. */
 export type BoundAction = {
   readonly signature: string
-  readonly effect: Effect
   readonly logged: ReadonlySet<string>
   readonly fields: readonly string[]
   /** @throws ComputerError `bad_call` naming the action and the field. */
-  readonly bind: (name: string, args: unknown) => (context: ActionContext) => string | Promise<string>
+  readonly bind: (name: string, args: unknown) => BoundCall
 }
+
+/** A call whose arguments are checked. A `write` runs in one go, so that a transaction can hold it. */
+export type BoundCall =
+  | { readonly effect: 'write'; readonly run: (context: ActionContext) => string }
+  | { readonly effect: 'read' | 'long'; readonly run: (context: ActionContext) => string | Promise<string> }
 
 /** Ties an action's types together; what is outside sees arguments as unknown. */
 export function action<const Entries extends v.ObjectEntries>(definition: Definition<Entries>): BoundAction {
@@ -69,7 +70,6 @@ export function action<const Entries extends v.ObjectEntries>(definition: Defini
   const fields = Object.keys(definition.fields)
   return {
     signature: definition.signature,
-    effect: definition.effect,
     logged: new Set(['action', ...definition.logged]),
     fields,
     bind: (name, args) => {
@@ -78,7 +78,9 @@ export function action<const Entries extends v.ObjectEntries>(definition: Defini
         const problems = describeIssues(parsed.issues).map(({ path, message }) => problem(path, message, fields))
         throw new ComputerError('bad_call', `${name}: ${problems.join('; ')}. Signature: ${definition.signature}`)
       }
-      return (context) => definition.run(context, parsed.output)
+      return definition.effect === 'write'
+        ? { effect: definition.effect, run: (context) => definition.run(context, parsed.output) }
+        : { effect: definition.effect, run: (context) => definition.run(context, parsed.output) }
     },
   }
 }

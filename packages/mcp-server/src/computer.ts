@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir, stat } from 'node:fs/promises'
+import { chmod, lstat, mkdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createActionRunner, type ActionRunner } from '@reve/action-runner'
 import { isReveError, messageOf } from '@reve/base'
@@ -19,6 +19,11 @@ export type ComputerOptions = {
   readonly identity: { readonly name: string; readonly email: string }
   /** The user that local actions run as; unset: the server's own. */
   readonly actionUser?: { readonly uid: number; readonly gid: number; readonly name: string }
+  /**
+   * Folder for the slots and caches of actions (default: in the data directory, which nobody but its owner can enter). With
+   * an `actionUser` it must be one that this user can reach, on one file system.
+   */
+  readonly workDir?: string
   /** An action is refused when the data disk has less than this free. */
   readonly minFreeBytes?: number
   /** What tells this host apart for local actions: part of their keys. */
@@ -54,9 +59,10 @@ export interface Computer extends AsyncDisposable {
   close(): Promise<void>
 }
 
-const paths = (root: string) => ({
+const paths = (root: string, workDir: string = root) => ({
   database: join(root, 'kc.db'),
-  slots: join(root, 'slots'),
+  slots: join(workDir, 'slots'),
+  caches: join(workDir, 'caches'),
   repositories: join(root, 'repos'),
 })
 
@@ -85,7 +91,7 @@ export async function initComputer(root: string): Promise<{ readonly created: bo
  */
 export async function openComputer(options: ComputerOptions): Promise<Computer> {
   const { root } = options
-  const at = paths(root)
+  const at = paths(root, options.workDir)
   if (!(await exists(at.database))) {
     throw notAComputer(root)
   }
@@ -94,16 +100,18 @@ export async function openComputer(options: ComputerOptions): Promise<Computer> 
   try {
     const seats = createSeats(store, { now, random: options.random ?? randomBytes })
     const events = createEvents(store, now)
-    await mkdir(at.slots, { recursive: true, mode: 0o700 })
     await mkdir(at.repositories, { recursive: true, mode: 0o700 })
+    if (options.workDir !== undefined && options.workDir !== root) await prepareWorkDir(options.workDir)
     const runner = createActionRunner({
       store,
       slotsDir: at.slots,
+      cachesDir: at.caches,
       hostFingerprint: options.hostFingerprint,
       now,
       ...(options.actionUser === undefined ? {} : { actionUser: options.actionUser }),
       ...(options.minFreeBytes === undefined ? {} : { minFreeBytes: options.minFreeBytes }),
     })
+    await runner.ready()
     const git = createGitBridge({ store, reposDir: at.repositories, identity: options.identity })
     return assemble({ root, store, seats, events, runner, git, now })
   } catch (error) {
@@ -161,7 +169,7 @@ function assemble({ root, store, seats, events, runner, git, now }: Parts): Comp
       if (bound.effect === 'write') {
         // The effect and its event are one transaction: neither is there without the other.
         return store.transaction(() => {
-          const outcome = { text: String(bound.run(context)), isError: false }
+          const outcome = { text: bound.run(context), isError: false }
           events.insert(eventOf(outcome))
           return outcome
         })
@@ -196,6 +204,19 @@ const unknownFamily = (name: string): ComputerError =>
     'bad_call',
     `there is no family "${name.slice(0, 64)}"; there are ${families.map((family: Family) => family.name).join(', ')}`,
   )
+
+/** The folder may stand where everybody can write: one that somebody else made, or a link, is not taken. */
+async function prepareWorkDir(folder: string): Promise<void> {
+  await mkdir(folder, { recursive: true, mode: 0o711 })
+  const found = await lstat(folder)
+  if (!found.isDirectory() || (process.getuid !== undefined && found.uid !== process.getuid())) {
+    throw new ComputerError(
+      'bad_option',
+      `${folder} is not a folder of this user's, so no action works in it; name another one as the work folder (KC_WORK_DIR)`,
+    )
+  }
+  await chmod(folder, 0o711)
+}
 
 /** A refusal says what it says; a defect says that it is one, without its inside. */
 function refusalText(error: unknown): string {

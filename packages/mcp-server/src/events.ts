@@ -116,8 +116,8 @@ export function createEvents(store: Store, now: () => number): Events {
     batch.forEach(({ done }) => done())
   }
 
-  const read = <T>(sql: string, ...parameters: readonly SqlValue[]): readonly T[] =>
-    store.transaction((db) => db.prepare(sql).all(...parameters) as readonly T[])
+  const read = (sql: string, ...parameters: readonly SqlValue[]): readonly unknown[] =>
+    store.transaction((db) => db.prepare(sql).all(...parameters))
 
   return {
     insert,
@@ -128,7 +128,7 @@ export function createEvents(store: Store, now: () => number): Events {
         scheduled = true
       }),
     newest: (count) =>
-      read<Row>('SELECT * FROM event ORDER BY id DESC LIMIT ?', count).map((row) => ({
+      (read('SELECT * FROM event ORDER BY id DESC LIMIT ?', count) as readonly Row[]).map((row) => ({
         id: row.id,
         seat: row.seat,
         tool: row.tool,
@@ -143,15 +143,15 @@ export function createEvents(store: Store, now: () => number): Events {
       })),
     metrics: (windowSeconds) => {
       const since = new Date(now() - windowSeconds * 1000).toISOString()
-      const byTool = read<Metrics['byTool'][number]>(
+      const byTool = read(
         `SELECT tool, count(*) AS calls, sum(1 - ok) AS failed, round(avg(duration_ms), 2) AS meanMs, round(max(duration_ms), 2) AS maxMs
          FROM event WHERE at >= ? GROUP BY tool ORDER BY calls DESC, tool`,
         since,
-      )
-      const bySeat = read<Metrics['bySeat'][number]>(
+      ) as Metrics['byTool']
+      const bySeat = read(
         'SELECT seat, count(*) AS calls FROM event WHERE at >= ? GROUP BY seat ORDER BY calls DESC, seat',
         since,
-      )
+      ) as Metrics['bySeat']
       const sum = (field: 'calls' | 'failed'): number => byTool.reduce((total, row) => total + row[field], 0)
       return { windowSeconds, calls: sum('calls'), failed: sum('failed'), byTool, bySeat }
     },

@@ -1,9 +1,9 @@
 import { didYouMean } from '@reve/base'
-import type { ActionContext, BoundAction } from './action.ts'
+import type { BoundAction, BoundCall } from './action.ts'
 import { ComputerError } from './errors.ts'
 
 /** A field as a model sees it. Hand-made and flat: what every client's schema subset knows. */
-export type FieldSchema =
+type FieldSchema =
   | {
       readonly type: 'string' | 'integer' | 'number' | 'boolean'
       readonly description: string
@@ -70,13 +70,6 @@ export function toolOf(family: Family) {
   }
 }
 
-export type BoundCall = {
-  /** `family.action`, as events name it. */
-  readonly tool: string
-  readonly effect: BoundAction['effect']
-  readonly run: (context: ActionContext) => string | Promise<string>
-}
-
 /** What a call asks for, as far as it can be told: it names the event of a call that is refused too. */
 export function targetOf(
   family: Family,
@@ -111,5 +104,5 @@ export function bindCall(family: Family, args: unknown): BoundCall {
       `${family.name} has no action "${verb.slice(0, 64)}"${didYouMean(verb, verbs)}; it has ${verbs.join(', ')}`,
     )
   }
-  return { tool, effect: action.effect, run: action.bind(tool, rest) }
+  return action.bind(tool, rest)
 }

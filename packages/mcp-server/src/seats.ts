@@ -58,12 +58,12 @@ export function createSeats(
   surroundings: { readonly now: () => number; readonly random: (bytes: number) => Uint8Array },
 ): Seats {
   store.registerSchema('seats', migrations)
-  const read = <T>(sql: string, ...parameters: readonly SqlValue[]): readonly T[] =>
-    store.transaction((db) => db.prepare(sql).all(...parameters) as readonly T[])
+  const rows = (sql: string, ...parameters: readonly SqlValue[]): readonly Row[] =>
+    store.transaction((db) => db.prepare(sql).all(...parameters)) as readonly Row[]
   const newToken = (): string => `kc_${Buffer.from(surroundings.random(32)).toString('base64url')}`
 
   const get = (name: string): Seat => {
-    const [row] = read<Row>('SELECT * FROM seat WHERE name = ?', name)
+    const [row] = rows('SELECT * FROM seat WHERE name = ?', name)
     if (row === undefined)
       throw new ComputerError('no_such_seat', `there is no seat "${name}"; kc seat list shows them`)
     return seatOf(row)
@@ -80,7 +80,7 @@ export function createSeats(
     store.transaction((db) => db.prepare('UPDATE seat SET token_hash = ? WHERE name = ?').run(hashOf(token), name))
     return get(name)
   }
-  const exists = (name: string): boolean => read('SELECT 1 FROM seat WHERE name = ?', name).length > 0
+  const exists = (name: string): boolean => rows('SELECT * FROM seat WHERE name = ?', name).length > 0
 
   return {
     create: (name) => {
@@ -109,11 +109,11 @@ export function createSeats(
       get(name)
       store.transaction((db) => db.prepare('DELETE FROM seat WHERE name = ?').run(name))
     },
-    list: () => read<Row>('SELECT * FROM seat ORDER BY name').map(seatOf),
+    list: () => rows('SELECT * FROM seat ORDER BY name').map(seatOf),
     authenticate: (token) => {
       const hash = hashOf(token)
       // The index finds the row by the hash of what was sent; comparing in constant time is the belt to these braces.
-      const [row] = read<Row>('SELECT * FROM seat WHERE token_hash = ?', hash)
+      const [row] = rows('SELECT * FROM seat WHERE token_hash = ?', hash)
       return row !== undefined && timingSafeEqual(row.token_hash, hash) ? seatOf(row) : undefined
     },
     update: (name, texts) => {

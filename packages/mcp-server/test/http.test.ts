@@ -1,5 +1,5 @@
 import { request as httpRequest } from 'node:http'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { serveHttp } from '../src/index.ts'
 import { connect, serve, type Served } from './support.ts'
 
@@ -10,7 +10,6 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await served[Symbol.asyncDispose]()
-  expect(errors).toEqual([])
 })
 
 const list = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list' })
@@ -40,6 +39,10 @@ const withHost = (host: string): Promise<number> =>
     request.on('error', reject)
     request.end(list)
   })
+
+afterEach(() => {
+  if (errors.length > 0) throw new Error(`the server reported: ${errors.join('; ')}`)
+})
 
 test('healthz is the one anonymous route and says nothing else', async () => {
   const response = await fetch(new URL('/healthz', served.url))

@@ -56,7 +56,7 @@ describe.each(families.map((family) => [family.name, family] as const))('%s', (n
     const taken = new Set(Object.values(family.actions).flatMap(({ fields }) => fields))
     expect(Object.keys(family.fields).toSorted()).toEqual([...taken].toSorted())
     for (const action of Object.values(family.actions)) {
-      const named = [...action.signature.matchAll(/[(,]\s*(\w+)/g)].map((match) => match[1])
+      const named = [...action.signature.matchAll(/[(,]\s*(\w+)/g)].map((match) => match[1] ?? '')
       expect([...action.fields].toSorted()).toEqual(named.toSorted())
     }
   })

@@ -1,5 +1,4 @@
-import { createHash } from 'node:crypto'
-import { arch, hostname, platform, release } from 'node:os'
+import { hostFingerprint } from '@reve/action-runner'
 import { openComputer, serveHttp } from '@reve/mcp-server'
 import { configuration, type Configuration, type Flags } from '../environment.ts'
 import { exitCode } from '../exit-codes.ts'
@@ -13,6 +12,7 @@ export async function serve(context: Context, command: Flags & { readonly json: 
     root: settings.root,
     identity: settings.identity,
     minFreeBytes: settings.minFreeBytes,
+    workDir: settings.workDir,
     hostFingerprint: hostFingerprint(),
     ...(settings.actionUser === undefined ? {} : { actionUser: settings.actionUser }),
   })
@@ -70,11 +70,4 @@ function sayListening(settings: Configuration, url: string, seats: number, note:
       2,
     ),
   )
-}
-
-/** Tells this host apart for local actions: the same command may do something else on another system. */
-function hostFingerprint(): string {
-  return createHash('sha256')
-    .update(JSON.stringify([platform(), arch(), release(), hostname()]))
-    .digest('hex')
 }

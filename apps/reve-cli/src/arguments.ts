@@ -1,0 +1,157 @@
+import { parseArgs } from 'node:util'
+
+/** One parsed command line. */
+export type Command =
+  | { readonly type: 'help'; readonly topic: Topic | undefined }
+  | { readonly type: 'version' }
+  | { readonly type: 'init'; readonly folder: string; readonly json: boolean }
+  | { readonly type: 'info'; readonly json: boolean }
+  | { readonly type: 'exec'; readonly words: readonly string[] }
+  | { readonly type: 'tool'; readonly name: string | undefined; readonly args: string }
+  | {
+      readonly type: 'run'
+      readonly prompt: string | undefined
+      readonly resume: boolean
+      readonly json: boolean
+      readonly model: string | undefined
+      readonly maxTurns: number | undefined
+    }
+  | {
+      readonly type: 'sessions'
+      readonly action: 'list' | 'verify'
+      readonly file: string | undefined
+      readonly json: boolean
+    }
+  | { readonly type: 'sessions'; readonly action: 'salvage'; readonly file: string; readonly target: string }
+  | { readonly type: 'doctor'; readonly json: boolean }
+
+export const topics = ['init', 'info', 'exec', 'tool', 'run', 'sessions', 'doctor'] as const
+export type Topic = (typeof topics)[number]
+
+/** The command line makes no sense; the message says why, the caller adds where help is. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError'
+  readonly topic: Topic | undefined
+  constructor(message: string, topic?: Topic) {
+    super(message)
+    this.topic = topic
+  }
+}
+
+/**
+ * Parses the arguments after the program's name. Pure: reads and prints nothing.
+ *
+ * @throws UsageError
+ */
+export function parseCommand(argv: readonly string[]): Command {
+  const [first, ...rest] = argv
+  if (first === undefined) return { type: 'help', topic: undefined }
+  if (first === '--version' || first === '-V' || first === 'version') return { type: 'version' }
+  if (first === '--help' || first === '-h') return { type: 'help', topic: undefined }
+  if (first === 'help') return { type: 'help', topic: rest[0] === undefined ? undefined : topicOf(rest[0]) }
+  if (first.startsWith('-')) throw new UsageError(`unknown option ${first}`)
+  const topic = topicOf(first)
+  // The guest's command may have options of its own: only what stands before its first word is ours.
+  if (topic === 'exec') return parseExec(rest)
+  if (rest.includes('--help') || rest.includes('-h')) return { type: 'help', topic }
+  switch (topic) {
+    case 'init': {
+      const { values, positionals } = parse(topic, rest, { json: { type: 'boolean' } })
+      atMost(topic, positionals, 1)
+      return { type: 'init', folder: positionals[0] ?? '.', json: values.json === true }
+    }
+    case 'info':
+    case 'doctor': {
+      const { values, positionals } = parse(topic, rest, { json: { type: 'boolean' } })
+      atMost(topic, positionals, 0)
+      return { type: topic, json: values.json === true }
+    }
+    case 'tool': {
+      const { values, positionals } = parse(topic, rest, { args: { type: 'string' } })
+      atMost(topic, positionals, 1)
+      return { type: 'tool', name: positionals[0], args: text(values.args) ?? '{}' }
+    }
+    case 'run': {
+      const { values, positionals } = parse(topic, rest, {
+        continue: { type: 'boolean', short: 'c' },
+        json: { type: 'boolean' },
+        model: { type: 'string', short: 'm' },
+        'max-turns': { type: 'string' },
+      })
+      return {
+        type: 'run',
+        prompt: positionals.length > 0 ? positionals.join(' ') : undefined,
+        resume: values.continue === true,
+        json: values.json === true,
+        model: text(values.model),
+        maxTurns: wholeNumber(text(values['max-turns'])),
+      }
+    }
+    case 'sessions':
+      return parseSessions(rest)
+    default:
+      return topic satisfies never
+  }
+}
+
+function parseExec(rest: readonly string[]): Command {
+  const [first] = rest
+  if (first === '--help' || first === '-h') return { type: 'help', topic: 'exec' }
+  const words = first === '--' ? rest.slice(1) : rest
+  if (first !== '--' && first?.startsWith('-')) {
+    throw new UsageError(`unknown option ${first}; put -- before a command that begins with a dash`, 'exec')
+  }
+  if (words.length === 0) throw new UsageError('nothing to run', 'exec')
+  return { type: 'exec', words }
+}
+
+function parseSessions(rest: readonly string[]): Command {
+  const [action = 'list', ...operands] = rest.filter((word) => word !== '--json')
+  const json = rest.includes('--json')
+  switch (action) {
+    case 'list':
+    case 'verify':
+      atMost('sessions', operands, action === 'list' ? 0 : 1)
+      return { type: 'sessions', action, file: operands[0], json }
+    case 'salvage': {
+      const [file, target] = operands
+      if (file === undefined || target === undefined || operands.length > 2) {
+        throw new UsageError('sessions salvage takes the refused file and the file to make', 'sessions')
+      }
+      return { type: 'sessions', action, file, target }
+    }
+    default:
+      throw new UsageError(`sessions has no "${action}"; it has list, verify and salvage`, 'sessions')
+  }
+}
+
+type Options = NonNullable<NonNullable<Parameters<typeof parseArgs>[0]>['options']>
+
+function parse(topic: Topic, args: readonly string[], options: Options) {
+  try {
+    return parseArgs({ args: [...args], options, allowPositionals: true, strict: true })
+  } catch (error) {
+    if (error instanceof TypeError) throw new UsageError(error.message.split('. ')[0] ?? error.message, topic)
+    throw error
+  }
+}
+
+const text = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
+
+function wholeNumber(value: string | undefined): number | undefined {
+  if (value === undefined) return undefined
+  if (!/^[1-9]\d{0,5}$/.test(value))
+    throw new UsageError(`--max-turns takes a whole number from 1, not ${JSON.stringify(value)}`, 'run')
+  return Number(value)
+}
+
+function atMost(topic: Topic, words: readonly string[], count: number): void {
+  const extra = words[count]
+  if (extra !== undefined) throw new UsageError(`unexpected argument ${JSON.stringify(extra)}`, topic)
+}
+
+function topicOf(word: string): Topic {
+  const topic = topics.find((candidate) => candidate === word)
+  if (topic === undefined) throw new UsageError(`no command "${word}"; there are ${topics.join(', ')}`)
+  return topic
+}

@@ -1,0 +1,123 @@
+import { text as readAll } from 'node:stream/consumers'
+import { newestFile, wasInterrupted, type AgentSession } from '@reve/agent'
+import { isReveError } from '@reve/base'
+import type { RecoveryReport, RunResult } from '@reve/harness'
+import { join } from 'node:path'
+import { UsageError } from '../arguments.ts'
+import { agentHere, type Context } from '../context.ts'
+import { exitCode } from '../exit-codes.ts'
+import { paint, type Output } from '../output.ts'
+import { createRunView } from '../run-view.ts'
+
+export type RunOptions = {
+  readonly prompt: string | undefined
+  readonly resume: boolean
+  readonly json: boolean
+  readonly model: string | undefined
+  readonly maxTurns: number | undefined
+}
+
+/** `reve run` */
+export async function run(context: Context, options: RunOptions): Promise<number> {
+  const { output, signal } = context
+  const prompt = await promptOf(options)
+  await using agent = await agentHere(context)
+  if (!options.resume) await mentionInterrupted(agent.info.root, output)
+  await using session = await agent.openSession({
+    session: options.resume ? 'newest' : 'new',
+    ...(options.model === undefined ? {} : { model: options.model }),
+    ...(options.maxTurns === undefined ? {} : { maxTurns: options.maxTurns }),
+  })
+  const { harness } = session
+  if (options.json) harness.subscribe((event) => output.result(JSON.stringify(event)))
+  else harness.subscribe(createRunView(output))
+
+  const recovery = await harness.recover()
+  if (!options.json) sayRecovery(recovery, session, output)
+
+  const result = await (async (): Promise<RunResult | undefined> => {
+    if (prompt !== undefined) return harness.prompt(prompt, { signal })
+    try {
+      return await harness.continue({ signal })
+    } catch (error) {
+      if (isReveError(error) && error.code === 'nothing_to_continue') return undefined
+      throw error
+    }
+  })()
+  if (result === undefined) {
+    output.note('nothing to continue: the newest session ended in order; give it a prompt: reve run --continue "…"')
+    return exitCode.done
+  }
+  return conclude(result, options, output)
+}
+
+function conclude(result: RunResult, options: RunOptions, output: Output): number {
+  switch (result.outcome) {
+    case 'completed':
+      if (!options.json) output.result(result.text)
+      return exitCode.done
+    case 'aborted':
+      output.note(paint('yellow', 'stopped'), '; nothing is lost, go on with: reve run --continue')
+      return exitCode.interrupted
+    case 'failed':
+    case 'rejected':
+      output.note(
+        paint('red', 'reve: '),
+        result.error?.message ?? `the run ${result.outcome}: ${result.reason ?? 'no reason was given'}`,
+      )
+      return exitCode.failed
+    default:
+      return result.outcome satisfies never
+  }
+}
+
+async function promptOf(options: RunOptions): Promise<string | undefined> {
+  const given = options.prompt
+  // `--continue` alone goes on with what there is, whatever standard input is.
+  const piped = !process.stdin.isTTY && !options.resume && given === undefined
+  if (given !== undefined && given !== '-') return given
+  if (given === '-' || piped) {
+    const text = (await readAll(process.stdin)).trim()
+    if (text !== '') return text
+  }
+  if (options.resume && given === undefined) return undefined
+  throw new UsageError('there is no prompt: give it as an argument or on standard input', 'run')
+}
+
+/** A new session beside an interrupted one is fine; that the other one waits should be known. */
+async function mentionInterrupted(root: string, output: Output): Promise<void> {
+  const file = await newestFile(join(root, '.reve', 'sessions'))
+  if (file !== undefined && (await wasInterrupted(file).catch(() => false))) {
+    output.note(
+      paint('yellow', '  ! '),
+      'the last session was interrupted; "reve run --continue" picks it up. This is a new one.',
+    )
+  }
+}
+
+function sayRecovery(report: RecoveryReport, session: AgentSession, output: Output): void {
+  if (session.log.repaired !== undefined) {
+    output.note(
+      paint('yellow', '↻ '),
+      `the session's last line was incomplete and was ${session.log.repaired.kind === 'torn_tail_cut' ? 'cut' : 'completed'}`,
+    )
+  }
+  for (const lane of report.lanes) {
+    output.note(paint('yellow', '↻ '), 'the last run was interrupted; it is closed and the conversation is whole again')
+    for (const { toolName } of lane.unknown) {
+      output.note(
+        paint('yellow', '  '),
+        `${toolName} was running: its outcome is unknown, it is not run again, and the model is told so`,
+      )
+    }
+    for (const { toolName } of lane.replayed)
+      output.note(paint('yellow', '  '), `${toolName} only reads: it was run again`)
+    for (const message of lane.returned) {
+      output.note(
+        paint('yellow', '  '),
+        'not delivered: ',
+        message.content.map((part) => (part.type === 'text' ? part.text : `(${part.type})`)).join(' '),
+      )
+    }
+  }
+}

@@ -1,0 +1,85 @@
+import type { Topic } from './arguments.ts'
+
+const overview = `reve: a durable coding agent. The directory is the agent.
+
+usage: reve <command> [options]
+
+  init [dir]        make a folder an agent (default: this one); never overwrites
+  info              show this agent: model, sandbox, egress, tools
+  run "prompt"      let the agent work on a prompt
+  run --continue    pick the newest session up, also after a kill or a crash
+  exec <cmd...>     run a command in this agent's microVM
+  tool [name]       run one of this agent's Lua tools; no name lists them
+  sessions          list sessions; verify one; salvage what a broken one still holds
+  doctor            what works here, and how to get what does not
+
+  --version         print the version
+  --help            this text; "reve <command> --help" tells more
+
+Every command of a model runs in a microVM; there is no other way.
+exit codes: 0 done, 1 the work failed, 2 usage, 3 not an agent or bad configuration,
+4 no VM, 5 in use by another process, 6 corrupt data, 130 interrupted
+`
+
+const texts: Readonly<Record<Topic, string>> = {
+  init: `usage: reve init [dir] [--json]
+
+Makes dir (default: the current folder) an agent directory. Run it again at any time:
+it creates what is missing and leaves what you edited as it is.
+
+  mkdir my-agent && cd my-agent && reve init
+`,
+  info: `usage: reve info [--json]
+
+Shows the agent of this folder. Checks all of its files; starts nothing.
+`,
+  exec: `usage: reve exec [--] <cmd...>
+
+Runs a command in this agent's microVM (sh -lc, in /workspace). One word is shell text
+as it stands; several words are quoted each. Put -- before a command with options.
+
+  reve exec -- git log --oneline -n 3
+  reve exec 'ls *.md | wc -l'
+
+The command's exit code is the exit code; 125 means that reve itself failed.
+`,
+  tool: `usage: reve tool [name] [--args JSON]
+
+Runs one of this agent's Lua tools, as the model would. No name lists them.
+
+  reve tool example --args '{"commits":2}'
+`,
+  run: `usage: reve run [options] "prompt"
+       reve run --continue ["prompt"]
+
+Lets the agent work on a prompt in a new session; the prompt may come on standard input.
+The answer goes to standard output, what happens on the way to standard error.
+
+  -c, --continue     take the newest session up: what was interrupted is reconciled and said,
+                     then it goes on (or on with a new prompt)
+  -m, --model M      provider/model of models.yml instead of agent.lua's
+      --max-turns N  stop after N requests to the model
+      --json         the run's events on standard output, one JSON object a line
+
+Ctrl-C stops the run and keeps it; a second one ends reve at once. Nothing is lost either way.
+
+  reve run "make the tests pass"
+  reve run --continue
+  git diff | reve run "review this:"
+`,
+  sessions: `usage: reve sessions [list] [--json]
+       reve sessions verify [file] [--json]
+       reve sessions salvage <file> <new-file>
+
+list      the sessions of this agent, newest last
+verify    check every line of a session (default: the newest)
+salvage   copy what is good of a refused file to a new one; the refused one stays
+`,
+  doctor: `usage: reve doctor [--json]
+
+Says whether a microVM can boot here, on what, and what is missing with the command to get it.
+In an agent's folder it also checks the agent's files and the keys that they name.
+`,
+}
+
+export const helpText = (topic: Topic | undefined): string => (topic === undefined ? overview : texts[topic])

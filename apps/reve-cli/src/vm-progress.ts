@@ -1,0 +1,34 @@
+import type { MicroVmEvent } from '@reve/sandbox-microvm'
+import { paint, type Output } from './output.ts'
+
+const seconds = (ms: number): string => (ms < 10_000 ? `${(ms / 1000).toFixed(1)}s` : `${Math.round(ms / 1000)}s`)
+
+/** Shows what the microVM is doing: a moving line on a terminal, one line for each finished stage that took a while. */
+export function vmProgress(output: Output): (event: MicroVmEvent) => void {
+  return (event) => {
+    switch (event.type) {
+      case 'notice':
+        output.note(paint('yellow', '  ! '), event.text)
+        return
+      case 'stage':
+        switch (event.state) {
+          case 'start':
+          case 'progress':
+            output.status(`  · ${event.label}`)
+            return
+          case 'done':
+            if ((event.ms ?? 0) >= 1000)
+              output.note(paint('green', '  ✓ '), event.label, paint('dim', ` (${seconds(event.ms ?? 0)})`))
+            else output.clear()
+            return
+          case 'failed':
+            output.note(paint('red', '  ✗ '), event.label)
+            return
+          default:
+            return event.state satisfies never
+        }
+      default:
+        return event satisfies never
+    }
+  }
+}

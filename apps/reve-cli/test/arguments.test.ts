@@ -1,0 +1,56 @@
+import { describe, expect, test } from 'vitest'
+import { parseCommand, UsageError } from '../src/arguments.ts'
+
+const run = { type: 'run', prompt: undefined, resume: false, json: false, model: undefined, maxTurns: undefined }
+
+describe('a command line', () => {
+  test.each([
+    [[], { type: 'help', topic: undefined }],
+    [['--help'], { type: 'help', topic: undefined }],
+    [['help', 'run'], { type: 'help', topic: 'run' }],
+    [['run', '--help'], { type: 'help', topic: 'run' }],
+    [['--version'], { type: 'version' }],
+    [['init'], { type: 'init', folder: '.', json: false }],
+    [['init', 'my agent', '--json'], { type: 'init', folder: 'my agent', json: true }],
+    [['info'], { type: 'info', json: false }],
+    [['doctor', '--json'], { type: 'doctor', json: true }],
+    [['exec', 'ls | wc -l'], { type: 'exec', words: ['ls | wc -l'] }],
+    [
+      ['exec', '--', 'git', 'log', '--oneline', '-n', '3'],
+      { type: 'exec', words: ['git', 'log', '--oneline', '-n', '3'] },
+    ],
+    [['exec', 'git', '--help'], { type: 'exec', words: ['git', '--help'] }],
+    [['tool'], { type: 'tool', name: undefined, args: '{}' }],
+    [['tool', 'example', '--args', '{"commits":2}'], { type: 'tool', name: 'example', args: '{"commits":2}' }],
+    [['run', 'make', 'it', 'work'], { ...run, prompt: 'make it work' }],
+    [['run', '-c'], { ...run, resume: true }],
+    [
+      ['run', '--continue', '-m', 'a/b/c', '--max-turns', '3', '--json', 'on'],
+      { ...run, resume: true, model: 'a/b/c', maxTurns: 3, json: true, prompt: 'on' },
+    ],
+    [['sessions'], { type: 'sessions', action: 'list', file: undefined, json: false }],
+    [['sessions', 'verify', 'x.jsonl'], { type: 'sessions', action: 'verify', file: 'x.jsonl', json: false }],
+    [['sessions', 'salvage', 'a', 'b'], { type: 'sessions', action: 'salvage', file: 'a', target: 'b' }],
+  ])('%j', (argv, command) => {
+    expect(parseCommand(argv)).toEqual(command)
+  })
+})
+
+describe('is refused with its reason', () => {
+  test.each([
+    [['--frob'], 'unknown option --frob'],
+    [['frob'], 'no command "frob"'],
+    [['init', 'a', 'b'], 'unexpected argument "b"'],
+    [['exec'], 'nothing to run'],
+    [['exec', '--'], 'nothing to run'],
+    [['exec', '-x'], 'put -- before'],
+    [['run', '--max-turns', '0', 'x'], '--max-turns takes a whole number'],
+    [['run', '--frob', 'x'], "Unknown option '--frob'"],
+    [['tool', 'a', 'b'], 'unexpected argument "b"'],
+    [['sessions', 'frob'], 'sessions has no "frob"'],
+    [['sessions', 'salvage', 'a'], 'takes the refused file and the file to make'],
+  ])('%j', (argv, reason) => {
+    expect(() => parseCommand(argv)).toThrow(UsageError)
+    expect(() => parseCommand(argv)).toThrow(reason)
+  })
+})

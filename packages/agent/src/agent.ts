@@ -1,0 +1,207 @@
+import { mkdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isReveError, messageOf, openConfined, redactSecrets } from '@reve/base'
+import { loadModels, type ModelCatalogue } from '@reve/providers'
+import type { JsonObject, Model } from '@reve/providers/model'
+import { createHarness, type HarnessOptions, type Tool } from '@reve/harness'
+import { createMicroVm, policyToSpec, type MicroVm, type MicroVmHost, type SandboxPolicy } from '@reve/sandbox-microvm'
+import type { SessionLog } from '@reve/session-log'
+import { bashTool, globTool, grepTool, lsTool } from './command-tools.ts'
+import { loadDefinition, type Definition } from './definition.ts'
+import { AgentError } from './errors.ts'
+import { editTool, readTool, writeTool } from './file-tools.ts'
+import { luaHostCalls, luaTool } from './lua-tools.ts'
+import { newSession, newestSession, type OpenSession } from './sessions.ts'
+import { systemPrompt } from './system-prompt.ts'
+import { vmName } from './vm-name.ts'
+
+/** What the surroundings give to an agent; the library reads none of it by itself. */
+export type AgentHost = {
+  /** Looks a variable of the user's environment up: keys named in `models.yml`, secrets named in `sandbox.lua`. */
+  readonly env: (name: string) => string | undefined
+  /** Folders and observer of the microVM. */
+  readonly vm: MicroVmHost
+  /** Milliseconds since the epoch (default: the system's clock). */
+  readonly now?: () => number
+}
+
+export type AgentInfo = {
+  readonly root: string
+  /** `provider/model`, or undefined when `agent.lua` names none. */
+  readonly model: string | undefined
+  readonly thinking: string | number | undefined
+  readonly policy: SandboxPolicy
+  /** Lua tools, by name. */
+  readonly tools: readonly { readonly name: string; readonly description: string }[]
+}
+
+/** An opened session: the harness, and where it is stored. Close it to release the session's lock. */
+export type AgentSession = OpenSession & AsyncDisposable & { readonly model: Model }
+
+export interface Agent extends AsyncDisposable {
+  readonly info: AgentInfo
+  /** The agent's microVM; it boots at its first use. */
+  readonly vm: MicroVm
+  /**
+   * Opens a session: a new one, or the newest of the folder.
+   *
+   * @throws AgentError `no_model` when the model cannot be used, `no_session` when there is none to continue.
+   * @throws SessionLogError when the file is locked by another process (naming its pid) or corrupt.
+   */
+  openSession(options: {
+    readonly session: 'new' | 'newest'
+    /** `provider/model` instead of the one in `agent.lua`. */
+    readonly model?: string
+    readonly maxTurns?: number
+  }): Promise<AgentSession>
+  /** Runs one Lua tool as the model would; the name and arguments are checked before a VM boots. */
+  runTool(name: string, args: JsonObject, options?: { readonly signal?: AbortSignal }): Promise<string>
+  close(): Promise<void>
+}
+
+/** Largest file of the agent's own notes that is read into the system prompt. */
+const noteBytes = 1 << 20
+
+/**
+ * Opens the agent that lives in `folder`: checks all of its files, starts nothing yet.
+ *
+ * @throws AgentError `not_an_agent`, `bad_config` with every problem as `file:line: message`.
+ */
+export async function openAgent(folder: string, host: AgentHost): Promise<Agent> {
+  const definition = await loadDefinition(folder)
+  const { root, policy, lua } = definition
+  const stateDir = join(root, '.reve')
+  const workspace = join(root, 'workspace')
+  await mkdir(stateDir, { recursive: true, mode: 0o700 })
+  await mkdir(workspace, { recursive: true })
+  const spec = policyToSpec(policy, { name: vmName(root), stateDir: join(stateDir, 'vm'), workspace })
+  const vm = createMicroVm(spec, host.vm, { backend: policy.backend })
+  const sessionsDir = join(stateDir, 'sessions')
+
+  const tools = (): readonly Tool[] => {
+    const builtins = [bashTool, readTool, writeTool, editTool, lsTool, globTool, grepTool].map((make) => make(vm))
+    const declared = lua.program.tools.map((tool) => luaTool(lua, tool, vm, spec.workdir))
+    const replaced = new Set(declared.map(({ name }) => name))
+    return [...builtins.filter(({ name }) => !replaced.has(name)), ...declared]
+  }
+
+  const openSession: Agent['openSession'] = async (options) => {
+    const { env, read } = remembering(host.env)
+    const model = resolveModel(await models(root, env), options.model ?? definition.model)
+    const log =
+      options.session === 'new' ? await newSession(sessionsDir, host.now) : await newestSession(sessionsDir, host.now)
+    return sessionOf(log, model, {
+      log,
+      model,
+      tools,
+      system: () => prompt(definition, spec.workdir),
+      redact: redactor([...read(), ...policy.secrets.map(({ source }) => host.env(source) ?? '')]),
+      ...(definition.thinking === undefined ? {} : { thinking: definition.thinking }),
+      ...(options.maxTurns === undefined ? {} : { limits: { maxTurns: options.maxTurns } }),
+    })
+  }
+
+  const close = async (): Promise<void> => {
+    await lua.close()
+    await vm.stop()
+  }
+
+  return {
+    info: {
+      root,
+      model: definition.model,
+      thinking: definition.thinking,
+      policy,
+      tools: lua.program.tools.map(({ name, description }) => ({ name, description })),
+    },
+    vm,
+    openSession,
+    runTool: (name, args, { signal } = {}) => {
+      if (!lua.program.tools.some((tool) => tool.name === name)) {
+        const known = lua.program.tools.map((tool) => tool.name).join(', ') || 'none'
+        throw new AgentError('unknown_tool', `this agent has no Lua tool "${name}" (it has: ${known})`)
+      }
+      return lua.call(name, args, luaHostCalls(vm, spec.workdir), signal ? { signal } : {})
+    },
+    close,
+    [Symbol.asyncDispose]: close,
+  }
+}
+
+function sessionOf(log: SessionLog, model: Model, options: HarnessOptions): AgentSession {
+  const harness = createHarness(options)
+  return {
+    log,
+    harness,
+    model,
+    [Symbol.asyncDispose]: async () => {
+      await harness.close()
+      await log.close()
+    },
+  }
+}
+
+async function models(root: string, env: AgentHost['env']): Promise<ModelCatalogue> {
+  const file = join(root, 'models.yml')
+  const source = await readFile(file, 'utf8').catch((cause: unknown) => {
+    throw new AgentError('no_model', `${file} cannot be read (${messageOf(cause)}); "reve init" writes one`, { cause })
+  })
+  const confined = await openConfined(root)
+  return loadModels(source, {
+    file: 'models.yml',
+    env,
+    readScript: (path) => confined.readText(path, { maxBytes: noteBytes }),
+  })
+}
+
+function resolveModel(catalogue: ModelCatalogue, reference: string | undefined): Model {
+  if (reference === undefined) {
+    throw new AgentError(
+      'no_model',
+      'agent.lua names no model: set `model = "provider/model"` from models.yml, or use --model',
+    )
+  }
+  return catalogue.resolve(reference)
+}
+
+/** An environment that remembers the values it gave out: what a model's provider read are its keys. */
+function remembering(env: AgentHost['env']): {
+  readonly env: AgentHost['env']
+  readonly read: () => readonly string[]
+} {
+  const values = new Set<string>()
+  return {
+    env: (name) => {
+      const value = env(name)
+      if (value !== undefined) values.add(value)
+      return value
+    },
+    read: () => [...values],
+  }
+}
+
+/** Takes values that must stand in no file, event or message out of a text. */
+const redactor =
+  (values: readonly string[]) =>
+  (text: string): string =>
+    redactSecrets(text, values)
+
+async function prompt(definition: Definition, workdir: string): Promise<string> {
+  const workspace = await openConfined(join(definition.root, 'workspace'))
+  const note = async (name: string): Promise<string> => {
+    try {
+      return await workspace.readText(name, { maxBytes: noteBytes })
+    } catch (error) {
+      // The agent's own notes are its to delete, to grow, or to replace by a link: the prompt says so and goes on.
+      if (!isReveError(error)) throw error
+      return error.code === 'not_found' ? '' : `(${name} was not read: ${error.message})`
+    }
+  }
+  return systemPrompt({
+    instructions: definition.instructions,
+    agents: await note('AGENTS.md'),
+    soul: await note('SOUL.md'),
+    knowledge: await note('KNOWLEDGE.md'),
+    environment: { workdir, image: definition.policy.image, reachable: [] },
+  })
+}

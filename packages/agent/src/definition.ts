@@ -1,0 +1,151 @@
+import { readdir, readFile, realpath, stat } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { describeIssues, didYouMean, messageOf } from '@reve/base'
+import { loadLua, LuaError, positionOf, type Declared, type LuaRuntime, type LuaSource } from '@reve/lua-runtime'
+import { checkPolicy, type SandboxPolicy } from '@reve/sandbox-microvm'
+import * as v from 'valibot'
+import { AgentError } from './errors.ts'
+
+const agentKeys = ['model', 'thinking', 'name']
+
+/** The table given to `agent{}`; unknown keys are refused. */
+const AgentTable = v.strictObject({
+  model: v.optional(
+    v.pipe(v.string('must be a string such as "openai/gpt-5.6-luna"'), v.nonEmpty('must not be empty')),
+  ),
+  thinking: v.optional(
+    v.union(
+      [v.picklist(['off', 'minimal', 'low', 'medium', 'high']), v.pipe(v.number(), v.integer(), v.minValue(0))],
+      'must be "off", "minimal", "low", "medium", "high" or a number of tokens',
+    ),
+  ),
+  name: v.optional(
+    v.pipe(v.string('must be a string'), v.regex(/^[\w -]{1,64}$/, 'takes 1 to 64 letters, digits, spaces, _ or -')),
+  ),
+})
+
+/** What an agent's own files say, checked; nothing of it has run yet but Lua's top level. */
+export type Definition = {
+  /** Real path of the agent's folder. */
+  readonly root: string
+  readonly name: string
+  readonly model: string | undefined
+  readonly thinking: 'off' | 'minimal' | 'low' | 'medium' | 'high' | number | undefined
+  readonly policy: SandboxPolicy
+  readonly instructions: string
+  readonly lua: LuaRuntime
+}
+
+/**
+ * Reads `agent.lua`, `sandbox.lua`, `tools/*.lua` (sorted, not recursive) and `instructions.md` of an agent directory.
+ *
+ * @throws AgentError `not_an_agent` when the folder has neither `agent.lua` nor `instructions.md`; `bad_config` listing
+ *   every problem as `file:line: message`.
+ */
+export async function loadDefinition(folder: string): Promise<Definition> {
+  const root = await agentRoot(folder)
+  const agent = await source(root, 'agent.lua')
+  const sandbox = await source(root, 'sandbox.lua')
+  const lua = await luaOf({
+    ...(agent ? { agent } : {}),
+    ...(sandbox ? { sandbox } : {}),
+    tools: await toolSources(root),
+  })
+  try {
+    const problems: string[] = []
+    const table = agentTable(lua, problems)
+    const policy = sandboxPolicy(lua, problems)
+    if (policy === undefined || problems.length > 0) throw new AgentError('bad_config', problems.join('\n'))
+    return {
+      root,
+      name: table.name ?? basename(root),
+      model: table.model,
+      thinking: table.thinking,
+      policy,
+      instructions: (await text(join(root, 'instructions.md'))) ?? '',
+      lua,
+    }
+  } catch (error) {
+    await lua.close()
+    throw error
+  }
+}
+
+/** The real path of `folder` if it is an agent's. */
+export async function agentRoot(folder: string): Promise<string> {
+  const root = await realpath(folder).catch(() => undefined)
+  if (root !== undefined) {
+    for (const file of ['agent.lua', 'instructions.md']) {
+      if ((await stat(join(root, file)).catch(() => undefined))?.isFile()) return root
+    }
+  }
+  throw new AgentError(
+    'not_an_agent',
+    `not an agent directory: ${root ?? folder} has neither agent.lua nor instructions.md; run "reve init" there, or go to one that has`,
+  )
+}
+
+async function luaOf(sources: Parameters<typeof loadLua>[0]): Promise<LuaRuntime> {
+  try {
+    return await loadLua(sources)
+  } catch (error) {
+    if (error instanceof LuaError) throw new AgentError('bad_config', error.message, { cause: error })
+    throw error
+  }
+}
+
+/** `file:line: place: message`, with the line of the key that is wrong. */
+function located(declared: Declared, path: string, message: string): string {
+  const { file, line } = positionOf(declared, path)
+  return `${file}:${line}: ${path === '' ? '' : `${path}: `}${message}`
+}
+
+function agentTable(lua: LuaRuntime, problems: string[]): v.InferOutput<typeof AgentTable> {
+  const declared = lua.program.agent
+  if (declared === undefined) return {}
+  const result = v.safeParse(AgentTable, declared.value)
+  if (result.success) return result.output
+  for (const { path, message } of describeIssues(result.issues)) {
+    const unknown = path !== '' && !agentKeys.includes(path)
+    problems.push(located(declared, path, unknown ? `unknown key${didYouMean(path, agentKeys)}` : message))
+  }
+  return {}
+}
+
+function sandboxPolicy(lua: LuaRuntime, problems: string[]): SandboxPolicy | undefined {
+  const declared = lua.program.sandbox
+  const checked = checkPolicy(declared?.value ?? {})
+  if (checked.ok) return checked.policy
+  for (const { path, message } of checked.problems) {
+    problems.push(declared === undefined ? `sandbox.lua: ${message}` : located(declared, path, message))
+  }
+  return undefined
+}
+
+async function toolSources(root: string): Promise<readonly LuaSource[]> {
+  const names = await readdir(join(root, 'tools')).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return []
+    throw new AgentError('io', `${join(root, 'tools')} cannot be read: ${messageOf(error)}`, { cause: error })
+  })
+  const sources: LuaSource[] = []
+  for (const name of names.filter((candidate) => candidate.endsWith('.lua')).toSorted()) {
+    const loaded = await source(root, `tools/${name}`)
+    if (loaded) sources.push(loaded)
+  }
+  return sources
+}
+
+async function source(root: string, file: string): Promise<LuaSource | undefined> {
+  const contents = await text(join(root, file))
+  return contents === undefined ? undefined : { file, source: contents }
+}
+
+/** The file's text, or undefined when there is no such file. */
+async function text(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, 'utf8')
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+    throw new AgentError('io', `${path} cannot be read: ${messageOf(error)}`, { cause: error })
+  }
+}

@@ -1,0 +1,21 @@
+import { ReveError } from '@reve/base'
+
+/** Why an agent directory, or something asked of it, was refused. */
+export type AgentErrorCode =
+  /** The folder has neither `agent.lua` nor `instructions.md`. */
+  | 'not_an_agent'
+  /** `agent.lua`, `sandbox.lua` or a tool is wrong: the message lists every problem with its place. */
+  | 'bad_config'
+  /** No model is named, or the named one cannot be used. */
+  | 'no_model'
+  /** A tool of that name does not exist. */
+  | 'unknown_tool'
+  /** There is no session to continue. */
+  | 'no_session'
+  /** A file or folder could not be read or written. */
+  | 'io'
+
+/** A refusal of this package; the message says what, where, and what to do next. */
+export class AgentError extends ReveError<AgentErrorCode> {
+  override readonly name = 'AgentError'
+}

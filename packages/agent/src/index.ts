@@ -1,0 +1,13 @@
+/**
+ * The agent directory: what `reve` does with one, without a terminal.
+ *
+ * @packageDocumentation
+ */
+export { openAgent } from './agent.ts'
+export type { Agent, AgentHost, AgentInfo, AgentSession } from './agent.ts'
+export { agentRoot } from './definition.ts'
+export { AgentError } from './errors.ts'
+export type { AgentErrorCode } from './errors.ts'
+export { scaffold } from './scaffold.ts'
+export type { MachineHosts, ScaffoldEntry, ScaffoldReport } from './scaffold.ts'
+export { newestFile, wasInterrupted } from './sessions.ts'

@@ -1,0 +1,35 @@
+import type { Tool } from '@reve/harness'
+import type { LuaHostCalls, LuaRuntime, ToolDeclaration } from '@reve/lua-runtime'
+import type { MicroVm } from '@reve/sandbox-microvm'
+import { keptBytes } from './guest.ts'
+import { spill } from './spill.ts'
+
+/** What a Lua tool's `ctx` reaches: commands in the microVM, and nothing else. */
+export function luaHostCalls(vm: MicroVm, workdir: string, progress?: (text: string) => void): LuaHostCalls {
+  return {
+    workdir,
+    sh: async (command, signal) => {
+      const result = await vm.exec({ argv: ['sh', '-lc', command], signal, maxOutputBytes: keptBytes })
+      return { stdout: result.stdout, stderr: result.stderr, exitCode: result.exitCode }
+    },
+    ...(progress ? { progress } : {}),
+  }
+}
+
+/** A tool that a `tools/*.lua` file declares, as the harness runs it. */
+export function luaTool(runtime: LuaRuntime, declaration: ToolDeclaration, vm: MicroVm, workdir: string): Tool {
+  return {
+    name: declaration.name,
+    description: declaration.description,
+    parameters: declaration.schema,
+    replay: declaration.replay,
+    run: async (args, context) => {
+      const host = luaHostCalls(vm, workdir, (text) => context.progress(text))
+      const text = await runtime.call(declaration.name, args, host, {
+        signal: context.signal,
+        idempotencyKey: context.idempotencyKey,
+      })
+      return { content: await spill(vm, text, context.signal) }
+    },
+  }
+}

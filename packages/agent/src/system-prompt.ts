@@ -1,0 +1,65 @@
+/** The parts of a system prompt, read from the agent's folder. Empty ones are left out. */
+export type PromptParts = {
+  readonly instructions: string
+  /** Contents of `workspace/AGENTS.md`, `SOUL.md` and `KNOWLEDGE.md`. */
+  readonly agents: string
+  readonly soul: string
+  readonly knowledge: string
+  readonly environment: Environment
+}
+
+/** What is true of the place where commands run. */
+export type Environment = {
+  readonly workdir: string
+  readonly image: string
+  /** Hosts that a command can reach today; empty: no network at all. */
+  readonly reachable: readonly string[]
+}
+
+/** Lines of `KNOWLEDGE.md` that every request carries: it is an index, what it points to is read when needed. */
+const knowledgeLines = 100
+/** Characters of any one file: a runaway file must not push the conversation out of the model's context. */
+const fileCharacters = 20_000
+
+/**
+ * The system prompt: identity first, then the agent's own notes, then the environment as it truly is. The order is
+ * stable, so that a provider's prompt cache holds from one request to the next.
+ */
+export function systemPrompt(parts: PromptParts): string {
+  return [
+    cut(parts.instructions, 'instructions.md'),
+    section('AGENTS.md', cut(parts.agents, 'workspace/AGENTS.md')),
+    section('SOUL.md', cut(parts.soul, 'workspace/SOUL.md')),
+    section('KNOWLEDGE.md', cut(firstLines(parts.knowledge), 'workspace/KNOWLEDGE.md')),
+    environment(parts.environment),
+  ]
+    .filter((part) => part !== '')
+    .join('\n\n')
+}
+
+const section = (title: string, text: string): string => (text === '' ? '' : `# ${title}\n\n${text}`)
+
+function firstLines(text: string): string {
+  const lines = text.split('\n')
+  if (lines.length <= knowledgeLines) return text
+  return `${lines.slice(0, knowledgeLines).join('\n')}\n(${lines.length - knowledgeLines} more lines in KNOWLEDGE.md)`
+}
+
+function cut(text: string, file: string): string {
+  const trimmed = text.trim()
+  if (trimmed.length <= fileCharacters) return trimmed
+  // A pair of surrogates is not torn apart.
+  const end = /[\uD800-\uDBFF]/.test(trimmed.charAt(fileCharacters - 1)) ? fileCharacters - 1 : fileCharacters
+  return `${trimmed.slice(0, end)}\n(cut here: ${file} has ${trimmed.length} characters)`
+}
+
+function environment({ workdir, image, reachable }: Environment): string {
+  const network =
+    reachable.length > 0
+      ? `Commands can reach these hosts and no other: ${reachable.join(', ')}.`
+      : 'Commands have no network access.'
+  return `<env>
+Commands and file tools run in a microVM (${image}), as root, in ${workdir}. Paths are relative to it.
+${network}
+</env>`
+}

@@ -1,0 +1,26 @@
+-- A project tool. Every tools/*.lua file is trusted code of yours, loaded
+-- before any work runs: drop in a file and it is a tool, there is no registry.
+--
+-- The body runs in Lua on the host, without files, network or programs;
+-- ctx.sh runs a command in the microVM and is the only way to one.
+
+tool("example", {
+  description = "Summarize the working tree: branch, status, and recent commits",
+
+  -- "safe": it only reads, so recovery may run it again after a crash.
+  -- "never" (the default): recovery reports that its outcome is unknown.
+  replay = "safe",
+
+  params = {
+    { name = "commits", type = "integer", description = "How many commits to list", default = 5 },
+  },
+
+  run = function(args, ctx)
+    local branch = ctx.sh("git rev-parse --abbrev-ref HEAD 2>/dev/null || echo '(no repo)'")
+    local status = ctx.sh("git status --short 2>/dev/null || true")
+    local log = ctx.sh("git log --oneline -n " .. tostring(args.commits) .. " 2>/dev/null || true")
+
+    if status == "" then status = "(clean)\n" end
+    return ("branch: %sstatus:\n%s\nrecent commits:\n%s"):format(branch, status, log)
+  end,
+})

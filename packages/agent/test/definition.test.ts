@@ -1,0 +1,140 @@
+import { mkdir, mkdtemp, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { expect, test } from 'vitest'
+import { openAgent } from '../src/index.ts'
+
+async function agentWith(files: Readonly<Record<string, string>>) {
+  const root = await mkdtemp(join(tmpdir(), 'definition-'))
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(root, path)), { recursive: true })
+    await writeFile(join(root, path), text)
+  }
+  const vm = { cacheDir: join(root, 'cache'), runtimeDir: '/tmp/none' }
+  return {
+    root,
+    open: (env: Readonly<Record<string, string>> = {}) => openAgent(root, { env: (name) => env[name], vm }),
+  }
+}
+
+const refusal = async (
+  files: Readonly<Record<string, string>>,
+): Promise<{ readonly code?: unknown; readonly message: string }> => {
+  const { open } = await agentWith(files)
+  const error: unknown = await open().then(
+    (agent) => agent.close(),
+    (reason: unknown) => reason,
+  )
+  return error instanceof Error ? error : { message: 'it was not refused' }
+}
+
+test('a folder that is no agent is refused, naming the two files and reve init', async () => {
+  const error = await refusal({ 'README.md': 'a checkout of something' })
+  expect(error).toMatchObject({ code: 'not_an_agent' })
+  expect(error.message).toMatch(/^not an agent directory: .*agent\.lua.*instructions\.md.*reve init/)
+})
+
+test('instructions.md alone is an agent, with every default', async () => {
+  const { open } = await agentWith({ 'instructions.md': 'You help.' })
+  await using agent = await open()
+  expect(agent.info).toMatchObject({
+    model: undefined,
+    tools: [],
+    policy: { image: 'debian:trixie-slim', allow: [], secrets: [] },
+  })
+  await expect(agent.openSession({ session: 'new' })).rejects.toMatchObject({ code: 'no_model' })
+})
+
+test('every mistake in agent.lua and sandbox.lua is told at once, with its line', async () => {
+  const error = await refusal({
+    'agent.lua': 'agent {\n  modle = "a/b",\n  thinking = "loud",\n}\n',
+    'sandbox.lua': `sandbox {
+  memroy = 1024,
+  cpus = "two",
+  allow = { "https://github.com" },
+  secrets = { { env = "TOKEN", source = "TOKEN", hosts = {} }, { env = "KEY", value = "sk-sentinel-value", hosts = { "a.example" } } },
+}
+`,
+  })
+  expect(error).toMatchObject({ code: 'bad_config' })
+  for (const expected of [
+    'agent.lua:2: modle: unknown key (did you mean "model"?)',
+    'agent.lua:3: thinking: must be "off"',
+    'sandbox.lua:2: memroy: unknown field (did you mean "memory"?)',
+    'sandbox.lua:3: cpus: must be a whole number from 1 to 64',
+    'sandbox.lua:4: allow/0: must be a host name',
+    'sandbox.lua:5: secrets/0/hosts: at least one host is required',
+    "secrets/1/value: unknown field: a secret's value never stands in a file",
+  ]) {
+    expect(error.message).toContain(expected)
+  }
+  expect(error.message).not.toContain('sk-sentinel-value')
+})
+
+test("a mistake in a tool's Lua names its file and line", async () => {
+  const error = await refusal({
+    'agent.lua': 'agent {}',
+    'tools/broken.lua': 'tool("x", {\n  run = function( end\n})\n',
+  })
+  expect(error).toMatchObject({ code: 'bad_config' })
+  expect(error.message).toMatch(/tools\/broken\.lua:2/)
+})
+
+test('empty lists in Lua are empty lists', async () => {
+  const { open } = await agentWith({
+    'agent.lua': 'agent {}',
+    'sandbox.lua': 'sandbox { allow = {}, secrets = {}, bootstrap = {}, env = {} }',
+  })
+  await using agent = await open()
+  expect(agent.info.policy).toMatchObject({ allow: [], secrets: [], bootstrap: [], env: {} })
+})
+
+test('an unknown Lua tool is refused before any VM starts, naming those there are', async () => {
+  const { open } = await agentWith({
+    'agent.lua': 'agent {}',
+    'tools/a.lua': 'tool("hello", { description = "d", run = function() return "hi" end })',
+  })
+  await using agent = await open()
+  await expect(async () => agent.runTool('helo', {})).rejects.toMatchObject({
+    code: 'unknown_tool',
+    message: expect.stringContaining('hello'),
+  })
+  expect(await agent.runTool('hello', {})).toBe('hi')
+  expect(agent.vm.status().state).toBe('stopped')
+})
+
+test('a session without a tool call needs no VM, is on disk, and is found again', async () => {
+  const { root, open } = await agentWith({
+    'agent.lua': 'agent { model = "demo/scripted" }',
+    'models.yml':
+      'providers:\n  demo:\n    api: scripted\n    models:\n      - id: scripted\n        turns: [{ text: "One." }, { text: "Two." }]\n',
+  })
+  await using agent = await open()
+  await expect(agent.openSession({ session: 'newest' })).rejects.toMatchObject({ code: 'no_session' })
+  {
+    await using session = await agent.openSession({ session: 'new' })
+    expect(await session.harness.prompt('first')).toMatchObject({ outcome: 'completed', text: 'One.' })
+    expect(session.log.file.startsWith(join(root, '.reve', 'sessions', 'main-'))).toBe(true)
+    await expect(agent.openSession({ session: 'newest' })).rejects.toMatchObject({ code: 'locked' })
+  }
+  await using session = await agent.openSession({ session: 'newest' })
+  expect(await session.harness.prompt('second')).toMatchObject({ outcome: 'completed', text: 'Two.' })
+  expect(agent.vm.status().state).toBe('stopped')
+})
+
+test("keys and secrets of the environment never reach the session's file", async () => {
+  const { open } = await agentWith({
+    'agent.lua': 'agent { model = "demo/scripted" }',
+    'sandbox.lua': 'sandbox { secrets = { { env = "T", source = "MY_TOKEN", hosts = { "a.example" } } } }',
+    'models.yml':
+      'providers:\n  demo:\n    api: scripted\n    models:\n      - id: scripted\n        turns: [{ text: "you said sentinel-4711-secret" }]\n',
+  })
+  await using agent = await open({ MY_TOKEN: 'sentinel-4711-secret' })
+  await using session = await agent.openSession({ session: 'new' })
+  const events: string[] = []
+  session.harness.subscribe((event) => events.push(JSON.stringify(event)))
+  await session.harness.prompt('my token is sentinel-4711-secret')
+  expect(events.join()).not.toContain('sentinel-4711-secret')
+  expect(JSON.stringify(session.log.lines)).not.toContain('sentinel-4711-secret')
+  expect(JSON.stringify(session.log.lines)).toContain('[redacted]')
+})
