@@ -1,0 +1,182 @@
+import { dirname, join } from 'node:path'
+import { describeIssues, type Described, didYouMean } from '@reve/base'
+import * as v from 'valibot'
+import { MicroVmError } from './errors.ts'
+import type { MicroVmSpec } from './spec.ts'
+
+/** The seed's set of tools. */
+const DEFAULT_PACKAGES = [
+  'ca-certificates',
+  'curl',
+  'git',
+  'gh',
+  'build-essential',
+  'jq',
+  'unzip',
+  'ripgrep',
+  'fd-find',
+  'file',
+  'less',
+]
+
+/** The one mount and the working directory, in every sandbox. */
+const WORKDIR = '/workspace'
+const IDLE_STOP_MS = 30_000
+
+/** Hints for fields that people try, from other sandboxes and other versions. */
+const KNOWN_WRONG: Readonly<Record<string, string>> = {
+  value: "a secret's value never stands in a file: name the environment variable that holds it as `source`",
+  workdir: 'the working directory is always /workspace',
+  root_disk: 'it is called `disk` here, in MiB',
+  hosts: 'the list of reachable hosts is called `allow`',
+}
+
+/** Lua has one empty table for lists and for maps. */
+const emptyTo = (empty: unknown) => v.transform((input: unknown): unknown => (isEmptyTable(input) ? empty : input))
+const isEmptyTable = (input: unknown): boolean =>
+  typeof input === 'object' && input !== null && Object.keys(input).length === 0
+
+const list = <T extends v.GenericSchema>(item: T) => v.pipe(v.unknown(), emptyTo([]), v.array(item, 'must be a list'))
+
+/** An object that reports every unknown key, each with a hint. */
+function exact<T extends v.ObjectEntries>(entries: T) {
+  const known = Object.keys(entries)
+  return v.pipe(
+    v.unknown(),
+    emptyTo({}),
+    v.looseObject(entries, 'must be a table of named fields'),
+    v.rawCheck(({ dataset, addIssue }) => {
+      const input: unknown = dataset.value
+      if (typeof input !== 'object' || input === null) return
+      for (const [key, value] of Object.entries(input)) {
+        if (known.includes(key)) continue
+        const hint = KNOWN_WRONG[key] ?? didYouMean(key, known).trim()
+        addIssue({
+          message: `unknown field${hint === '' ? `; known are ${known.join(', ')}` : `${hint.startsWith('(') ? ' ' : ': '}${hint}`}`,
+          // The value may be a secret: no message is made from it.
+          input: null,
+          path: [{ type: 'object', origin: 'value', input: Object.fromEntries([[key, value]]), key, value: null }],
+        })
+      }
+    }),
+    v.transform((input): v.InferOutput<v.ObjectSchema<T, undefined>> => input),
+  )
+}
+
+const text = v.pipe(v.string('must be a string'), v.nonEmpty('must not be empty'))
+const whole = (from: number, to: number, unit = '') => {
+  const message = `must be a whole number from ${from} to ${to}${unit}`
+  return v.pipe(
+    v.number(message),
+    v.check((value) => Number.isInteger(value) && value >= from && value <= to, message),
+  )
+}
+
+const hostMessage = 'must be a host name such as "github.com": no scheme, path, port or wildcard'
+const hostName = v.pipe(
+  v.string(hostMessage),
+  v.transform((name) => name.toLowerCase()),
+  v.maxLength(253, hostMessage),
+  v.regex(/^(?=.*[a-z])(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, hostMessage),
+)
+const sortedHosts = v.transform((names: string[]): readonly string[] => [...new Set(names)].toSorted())
+const variable = v.pipe(
+  v.string('must be a string'),
+  v.regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'must be the name of an environment variable'),
+)
+const packageName = v.pipe(
+  v.string('must be a string'),
+  v.regex(/^[a-z0-9][a-z0-9+.-]+$/, 'must be the name of a Debian package'),
+)
+const imageMessage = 'must be "debian:<suite>-slim" or "debootstrap:<suite>", for example "debian:trixie-slim"'
+
+const Secret = exact({
+  env: variable,
+  source: variable,
+  hosts: v.pipe(list(hostName), v.minLength(1, 'at least one host is required'), sortedHosts),
+  placeholder: v.optional(text),
+})
+
+/** The value of `sandbox{}` in sandbox.lua. An unknown field is an error: a misspelt one would open or close something unsaid. */
+export const SandboxPolicySchema = exact({
+  image: v.optional(
+    v.pipe(v.string(imageMessage), v.regex(/^(?:debian:[a-z]+(?:-slim)?|debootstrap:[a-z]+)$/, imageMessage)),
+    'debian:trixie-slim',
+  ),
+  cpus: v.optional(whole(1, 64), 2),
+  memory: v.optional(whole(128, 1 << 20, ' (MiB)'), 2048),
+  disk: v.optional(whole(1024, 1 << 24, ' (MiB)'), 16_384),
+  provision: v.optional(v.boolean('must be true or false'), true),
+  packages: v.optional(list(packageName), DEFAULT_PACKAGES),
+  bootstrap: v.optional(list(text), []),
+  allow: v.optional(v.pipe(list(hostName), sortedHosts), []),
+  env: v.optional(
+    v.pipe(
+      v.unknown(),
+      emptyTo({}),
+      v.record(variable, v.string('must be a string'), 'must be a table of names and strings'),
+    ),
+    {},
+  ),
+  secrets: v.optional(list(Secret), []),
+  backend: v.optional(v.picklist(['auto', 'microsandbox', 'qemu'], 'must be "auto", "microsandbox" or "qemu"'), 'auto'),
+})
+
+/** A sandbox's policy, checked and with its defaults. Sizes in MiB. */
+export type SandboxPolicy = v.InferOutput<typeof SandboxPolicySchema>
+
+/** A policy, or every problem with its place as a JSON pointer without the leading slash. */
+export type CheckedPolicy =
+  | { readonly ok: true; readonly policy: SandboxPolicy }
+  | { readonly ok: false; readonly problems: readonly Described[] }
+
+/** Checks a plain value, as it comes out of sandbox.lua. */
+export function checkPolicy(value: unknown): CheckedPolicy {
+  const result = v.safeParse(SandboxPolicySchema, value)
+  return result.success ? { ok: true, policy: result.output } : { ok: false, problems: describeIssues(result.issues) }
+}
+
+/**
+ * The same as an exception.
+ *
+ * @throws MicroVmError `bad_spec` that lists every problem as `secrets/0/hosts: at least one host is required`.
+ */
+export function parsePolicy(value: unknown): SandboxPolicy {
+  const checked = checkPolicy(value)
+  if (checked.ok) return checked.policy
+  const lines = checked.problems.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`))
+  throw new MicroVmError('bad_spec', `the sandbox policy is not valid: ${lines.join('; ')}`)
+}
+
+/**
+ * The VM of a policy: `workspace` is its one mount. A secret is a placeholder in the guest's environment; its real value
+ * never enters a VM that has no network to use it on.
+ */
+export function policyToSpec(
+  policy: SandboxPolicy,
+  place: {
+    readonly name: string
+    readonly stateDir: string
+    readonly workspace: string
+    readonly fingerprintFile?: string
+  },
+): MicroVmSpec {
+  const placeholders = policy.secrets.map(
+    ({ env, placeholder }) => [env, placeholder ?? `reve-${env.toLowerCase().replaceAll('_', '-')}`] as const,
+  )
+  return {
+    name: place.name,
+    stateDir: place.stateDir,
+    fingerprintFile: place.fingerprintFile ?? join(dirname(place.stateDir), 'sandbox-fingerprint'),
+    image: { ref: policy.image, packages: policy.provision ? policy.packages : [] },
+    cpus: policy.cpus,
+    memoryMiB: policy.memory,
+    diskMiB: policy.disk,
+    mounts: [{ host: place.workspace, guest: WORKDIR }],
+    workdir: WORKDIR,
+    env: { ...policy.env, ...Object.fromEntries(placeholders) },
+    egress: policy.allow.length === 0 ? { kind: 'none' } : { kind: 'list', hosts: policy.allow },
+    bootstrap: policy.bootstrap,
+    idleStopMs: IDLE_STOP_MS,
+  }
+}

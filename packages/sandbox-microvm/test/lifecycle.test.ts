@@ -1,0 +1,277 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, afterEach, describe, expect, test } from 'vitest'
+import { createMicroVm, type MicroVm, MicroVmError } from '../src/index.ts'
+import { findProgram, HOST_PROGRAMS, type HostProgram } from '../src/host-process.ts'
+import { bench, folder, removeFolders, sh, until, wait, whyNoVm } from './helpers.ts'
+
+const why = await whyNoVm()
+const vms: MicroVm[] = []
+const children: ChildProcess[] = []
+const made: typeof bench = (...args) => {
+  const it = bench(...args)
+  vms.push(it.vm)
+  return it
+}
+afterEach(async () => {
+  for (const child of children.splice(0)) child.kill('SIGKILL')
+  for (const vm of vms.splice(0)) await vm.stop()
+})
+afterAll(removeFolders)
+
+const disks = (stateDir: string): readonly string[] =>
+  existsSync(stateDir) ? readdirSync(stateDir).filter((name) => name.endsWith('.qcow2')) : []
+
+/** Pids of the processes whose arguments name this VM. */
+const processesOf = (name: string): readonly number[] =>
+  readdirSync('/proc')
+    .filter((entry) => /^\d+$/.test(entry))
+    .filter((pid) => existsSync(`/proc/${pid}/cmdline`) && commandLine(pid).includes(`\0-name\0reve-${name}\0`))
+    .map(Number)
+const commandLine = (pid: string): string => {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'latin1')
+  } catch (error) {
+    if (error instanceof Error) return ''
+    throw error
+  }
+}
+
+const failure = async (work: Promise<unknown>): Promise<MicroVmError> => {
+  const error: unknown = await work.then(
+    () => new Error('it worked'),
+    (thrown: unknown) => thrown,
+  )
+  if (error instanceof MicroVmError) return error
+  throw error
+}
+
+/** The usual programs without bubblewrap: what a host without it has. */
+function withoutBox(): readonly string[] {
+  const path = folder()
+  for (const program of Object.keys(HOST_PROGRAMS) as HostProgram[]) {
+    const found = findProgram(program)
+    if (found !== undefined && program !== 'bwrap' && program !== 'node') symlinkSync(found, join(path, program))
+  }
+  return [path]
+}
+
+describe.skipIf(why !== undefined)('a VM', () => {
+  test('keeps its disk over a stop, and starts again by itself', async () => {
+    const { vm, spec, events } = made({ name: 'keeps' })
+    expect(vm.status()).toEqual({ state: 'stopped', backend: 'qemu' })
+    expect(disks(spec.stateDir)).toEqual([])
+    await Promise.all([vm.start(), vm.start(), sh(vm, 'echo mine > /root/file; echo tmp > /tmp/file')])
+    expect(vm.status()).toMatchObject({
+      state: 'running',
+      backend: 'qemu',
+      accelerator: expect.stringMatching(/^(kvm|tcg)$/),
+      pid: expect.any(Number),
+    })
+    expect(processesOf('keeps').length).toBeGreaterThan(0)
+    await Promise.all([vm.stop(), vm.stop()])
+    expect(vm.status().state).toBe('stopped')
+    expect(processesOf('keeps')).toEqual([])
+    expect((await sh(vm, 'cat /root/file /tmp/file; df -m / | tail -1 | tr -s " " | cut -d" " -f2')).out).toMatch(
+      /^mine\ntmp\n(3[5-9]|40)\d\d\n$/,
+    )
+    expect(
+      events.filter((event) => event.type === 'stage' && event.stage === 'boot' && event.state === 'done'),
+    ).toHaveLength(2)
+    await vm.remove()
+    expect(disks(spec.stateDir)).toEqual([])
+    expect((await sh(vm, 'cat /root/file')).code).toBe(1)
+  })
+
+  test('stops when nobody has needed it for a while, not while somebody does', async () => {
+    const { vm } = made({ name: 'idle', idleStopMs: 400 })
+    const lease = await vm.acquire()
+    await wait(1200)
+    expect(vm.status().state).toBe('running')
+    expect((await sh(vm, 'sleep 1; echo slow > /root/file')).code).toBe(0)
+    lease.release()
+    await until(() => vm.status().state === 'stopped', 'it is stopped')
+    expect(processesOf('idle')).toEqual([])
+    expect((await sh(vm, 'cat /root/file')).out).toBe('slow\n')
+  })
+
+  test('is built anew when its disk would be another, and only then', async () => {
+    const { vm, spec, host } = made({ name: 'print', bootstrap: ['echo one > /root/boot', 'test "$PWD" = /workspace'] })
+    await sh(vm, 'echo kept > /root/file')
+    await vm.stop()
+    const [first] = disks(spec.stateDir)
+    const changed = createMicroVm(
+      { ...spec, env: { A: '1' }, cpus: 1, memoryMiB: 400, egress: { kind: 'list', hosts: ['example.org'] } },
+      host,
+    )
+    vms.push(changed)
+    expect((await sh(changed, 'cat /root/file /root/boot; echo $A')).out).toBe('kept\none\n1\n')
+    await changed.stop()
+    expect(disks(spec.stateDir)).toEqual([first])
+    const rebuilt = createMicroVm({ ...spec, bootstrap: ['echo two > /root/boot'] }, host)
+    vms.push(rebuilt)
+    expect((await sh(rebuilt, 'cat /root/boot; cat /root/file')).out).toBe('two\n')
+    await rebuilt.stop()
+    expect(disks(spec.stateDir)).toHaveLength(1)
+    expect(disks(spec.stateDir)).not.toEqual([first])
+    // The fingerprint's file is what a user removes to begin anew.
+    await sh(rebuilt, 'echo kept > /root/file')
+    await rebuilt.stop()
+    rmSync(join(spec.stateDir, 'fingerprint'))
+    expect((await sh(rebuilt, 'cat /root/file')).code).toBe(1)
+  })
+
+  test('whose bootstrap fails leaves nothing new, and the old disk as it was', async () => {
+    const { vm, spec, host } = made({
+      name: 'boot',
+      bootstrap: ['true', 'echo on the way; echo what is wrong >&2; exit 3'],
+    })
+    const error = await failure(vm.start())
+    expect([error.code, error.message]).toEqual([
+      'bootstrap_failed',
+      expect.stringMatching(/^bootstrap 2\/2: .* ended with 3: what is wrong/),
+    ])
+    expect(disks(spec.stateDir)).toEqual([])
+    expect(processesOf('boot')).toEqual([])
+    const good = createMicroVm({ ...spec, bootstrap: [] }, host)
+    vms.push(good)
+    await sh(good, 'echo kept > /root/file')
+    await good.stop()
+    expect((await failure(vm.start())).code).toBe('bootstrap_failed')
+    expect((await sh(good, 'cat /root/file')).out).toBe('kept\n')
+  })
+
+  test('whose start is given up is gone', async () => {
+    const { vm, spec } = made({ name: 'given-up' })
+    const [first, second] = [new AbortController(), new AbortController()]
+    const starts = [first, second].map(({ signal }) => failure(vm.start({ signal })))
+    await until(() => processesOf('given-up').length > 0, 'QEMU runs')
+    first.abort()
+    expect((await starts[0])?.code).toBe('aborted')
+    expect(vm.status().state).toBe('starting')
+    second.abort()
+    expect((await starts[1])?.code).toBe('aborted')
+    expect([vm.status().state, processesOf('given-up'), disks(spec.stateDir)]).toEqual(['stopped', [], []])
+    expect((await sh(vm, 'echo fine')).out).toBe('fine\n')
+  })
+
+  test('that is stopped ends what runs in it', async () => {
+    const { vm } = made({ name: 'stopping' })
+    await vm.start()
+    const running = failure(vm.exec({ argv: ['sleep', '4000'] }))
+    await vm.stop()
+    expect((await running).code).toBe('stopped')
+  })
+
+  test('that dies says so to what ran in it, and comes up again', async () => {
+    const { vm, events } = made({ name: 'dies' })
+    await sh(vm, 'echo kept > /root/file; sync')
+    const running = failure(vm.exec({ argv: ['sleep', '4000'] }))
+    process.kill(vm.status().pid ?? 0, 'SIGKILL')
+    expect((await running).code).toBe('guest_lost')
+    await until(() => vm.status().state === 'stopped', 'it is stopped')
+    expect(events.some((event) => event.type === 'notice' && event.text.startsWith('the VM "dies" ended'))).toBe(true)
+    expect((await sh(vm, 'cat /root/file')).out).toBe('kept\n')
+    // A guest that turns itself off, or whose kernel panics, is the same.
+    expect((await failure(sh(vm, 'echo c > /proc/sysrq-trigger; sleep 100'))).code).toBe('guest_lost')
+    expect((await sh(vm, 'cat /root/file')).out).toBe('kept\n')
+  })
+
+  test('does not meet another one', async () => {
+    const [one, two] = [made({ name: 'same' }), made({ name: 'same' })]
+    await Promise.all([
+      sh(one.vm, 'echo one > /root/who; echo one > who'),
+      sh(two.vm, 'echo two > /root/who; echo two > who'),
+    ])
+    expect((await sh(one.vm, 'cat /root/who who')).out).toBe('one\none\n')
+    expect((await sh(two.vm, 'cat /root/who who')).out).toBe('two\ntwo\n')
+  })
+})
+
+describe.skipIf(why !== undefined)('the process that owns a VM', () => {
+  const startOwner = async (it: ReturnType<typeof bench>): Promise<ChildProcess> => {
+    const { onEvent: _, ...host } = it.host
+    const child = spawn(
+      process.execPath,
+      [
+        '--conditions=@reve/source',
+        fileURLToPath(new URL('owner.ts', import.meta.url)),
+        JSON.stringify(it.spec),
+        JSON.stringify(host),
+      ],
+      {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      },
+    )
+    children.push(child)
+    await new Promise<void>((resolve, reject) => {
+      child.stdout?.setEncoding('utf8').on('data', (text: string) => (text.startsWith('up') ? resolve() : undefined))
+      child.once('exit', (code) => reject(new Error(`the owner ended with ${code}`)))
+    })
+    return child
+  }
+
+  test('is named to whoever else wants it, and when it is killed the VM is gone and unharmed', async () => {
+    const it = made({ name: 'owned' })
+    const owner = await startOwner(it)
+    const refused = await failure(it.vm.start())
+    expect([refused.code, refused.message]).toEqual(['busy', expect.stringContaining(`process ${owner.pid}`)])
+    expect((await failure(it.vm.remove())).code).toBe('busy')
+    expect(processesOf('owned').length).toBeGreaterThan(0)
+    owner.kill('SIGKILL')
+    await until(() => processesOf('owned').length === 0, 'QEMU is gone', 10_000)
+    expect((await sh(it.vm, 'cat /root/before-the-kill')).out).toBe('written\n')
+  })
+
+  test('takes its VM along also where there is no box', async () => {
+    const it = made({ name: 'unboxed' }, { searchPath: withoutBox() })
+    const owner = await startOwner(it)
+    owner.kill('SIGKILL')
+    await until(() => processesOf('unboxed').length === 0, 'QEMU is gone', 10_000)
+    // At once, as somebody does who starts the program again.
+    expect((await sh(it.vm, 'cat /root/before-the-kill')).out).toBe('written\n')
+    expect(it.events).toContainEqual({ type: 'notice', text: expect.stringContaining('bubblewrap') })
+    // Root without its capabilities may not make devices.
+    expect((await sh(it.vm, 'mknod null c 1 3')).code).not.toBe(0)
+    await it.vm.stop()
+    expect(processesOf('unboxed')).toEqual([])
+  })
+})
+
+describe('what a host lacks', () => {
+  test('is named with the command that installs it', async () => {
+    const it = made({}, { searchPath: [folder()], cacheDir: folder() })
+    const error = await failure(it.vm.start())
+    expect(error.code).toBe('missing_program')
+    const sudo = process.getuid?.() === 0 ? '' : 'sudo '
+    expect(error.message).toContain(
+      `Install it with: ${sudo}apt-get install -y --no-install-recommends qemu-system-x86 qemu-utils bubblewrap mmdebstrap`,
+    )
+    expect(it.vm.status().state).toBe('stopped')
+  })
+
+  test.skipIf(why !== undefined)(
+    'is told: a processor that is emulated, hosts that are listed and not reachable',
+    async () => {
+      const it = made({ name: 'closed', egress: { kind: 'list', hosts: ['example.org'] } })
+      expect((await sh(it.vm, 'ls /sys/class/net')).out).toBe('lo\n')
+      const told = (text: string): boolean =>
+        it.events.some((event) => event.type === 'notice' && event.text.includes(text))
+      expect([told('has no network'), told('emulated')]).toEqual([true, it.vm.status().accelerator === 'tcg'])
+    },
+  )
+
+  test.skipIf(why !== undefined)('an image that is gone from the cache makes a new disk, aloud', async () => {
+    const it = made({ name: 'gone' })
+    mkdirSync(it.spec.stateDir, { recursive: true })
+    const { fingerprint } = await import('../src/index.ts')
+    const wanted = fingerprint(it.spec)
+    writeFileSync(join(it.spec.stateDir, 'fingerprint'), wanted)
+    writeFileSync(join(it.spec.stateDir, `disk-${wanted.slice(0, 16)}-${'0'.repeat(16)}-${'0'.repeat(16)}.qcow2`), '')
+    expect((await sh(it.vm, 'echo new')).out).toBe('new\n')
+    expect(it.events).toContainEqual({ type: 'notice', text: expect.stringContaining('gone from the cache') })
+    expect(disks(it.spec.stateDir)).toHaveLength(1)
+  })
+})
