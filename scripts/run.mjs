@@ -97,7 +97,10 @@ function install() {
       '--config.confirmModulesPurge=false',
     ]
     // Exits of `run` skip `finally`: a lock left by a failed installation names a dead process and is taken over.
-    run('npx', ['--yes', '--prefer-offline', pnpm, ...flags], { stdio: ['ignore', process.stderr, 'inherit'] })
+    run('npx', ['--yes', '--prefer-offline', pnpm, ...flags], {
+      stdio: ['ignore', process.stderr, 'inherit'],
+      env: { ...env, npm_config_update_notifier: 'false' },
+    })
     writeFileSync(stampFile, stamp)
   })
 }
