@@ -78,6 +78,36 @@ function withInstallLock(body) {
   }
 }
 
+/** The pinned Node is linked against a library that the smallest Linux installations lack. */
+function ensureNodeLibrary() {
+  if (process.platform !== 'linux') return
+  const folders = [
+    '/usr/lib/x86_64-linux-gnu',
+    '/usr/lib/aarch64-linux-gnu',
+    '/usr/lib64',
+    '/usr/lib',
+    '/lib64',
+    '/lib',
+  ]
+  if (folders.some((folder) => existsSync(join(folder, 'libatomic.so.1')))) return
+  const known = spawnSync('ldconfig', ['-p'], {
+    encoding: 'utf8',
+    env: { ...env, PATH: `${env.PATH ?? ''}:/sbin:/usr/sbin` },
+  })
+  if (known.stdout?.includes('libatomic.so.1')) return
+  const command = ['apt-get', 'install', '-y', '--no-install-recommends', 'libatomic1']
+  if (process.getuid() !== 0 || !existsSync('/etc/debian_version')) {
+    say(
+      `libatomic.so.1 is missing, which Node needs. Install it (Debian: ${command.join(' ')}; Fedora: dnf install libatomic) and run this again.`,
+    )
+    process.exit(1)
+  }
+  say('installing the system library libatomic1, which Node needs')
+  const quiet = { stdio: ['ignore', 'ignore', 'inherit'], env: { ...env, DEBIAN_FRONTEND: 'noninteractive' } }
+  run('apt-get', ['update', '-qq'], quiet)
+  run(command[0], [...command.slice(1), '-qq'], quiet)
+}
+
 function install() {
   const hash = createHash('sha256').update(`${process.platform} ${process.arch}\n`)
   for (const file of ['package.json', 'pnpm-lock.yaml', 'pnpm-workspace.yaml', '.pnpmfile.cjs'])
@@ -159,6 +189,7 @@ if (command === undefined) {
   say(`usage: node scripts/run.mjs <${Object.keys(commands).join('|')}|program> [arguments]`)
   process.exit(2)
 }
+ensureNodeLibrary()
 install()
 checkNode()
 if (Object.hasOwn(commands, command)) commands[command](args)

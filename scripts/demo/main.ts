@@ -31,19 +31,30 @@ async function main(): Promise<number> {
   const { values, positionals } = options
   const wants = (name: string): boolean => positionals.length === 0 || positionals.includes(name)
   const folder = await realpath(await mkdtemp(join(tmpdir(), 'demo-')))
+  let exitCode = 0
   try {
-    if (wants('reve')) await reveDemo(folder, values.model ?? process.env['REVE_MODEL'] ?? 'demo/scripted')
-    if (wants('kc')) await kcDemo(folder)
-  } catch (error) {
-    if (!(error instanceof DemoFailure)) throw error
-    process.stderr.write(`\nnpm start: ${error.message}\n`)
-    return 1
+    const model = values.model ?? process.env['REVE_MODEL'] ?? 'demo/scripted'
+    // One half that cannot work here does not keep the other from being seen.
+    if (wants('reve')) exitCode = (await shown(() => reveDemo(folder, model))) || exitCode
+    if (wants('kc')) exitCode = (await shown(() => kcDemo(folder))) || exitCode
   } finally {
     if (values.keep) say(dim(`\n(kept: ${folder})`))
     else await rm(folder, { recursive: true, force: true })
   }
   next()
-  return 0
+  return exitCode
+}
+
+/** Runs one half and gives its exit code. */
+async function shown(demo: () => Promise<void>): Promise<number> {
+  try {
+    await demo()
+    return 0
+  } catch (error) {
+    if (!(error instanceof DemoFailure)) throw error
+    process.stderr.write(`\nnpm start: ${error.message}\n`)
+    return error.exitCode
+  }
 }
 
 const parse = () =>

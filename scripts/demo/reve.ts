@@ -16,6 +16,11 @@ const git = [
 /** reve's main job: an agent mends a failing test in a microVM, is killed inside a tool, and goes on. */
 export async function reveDemo(folder: string, model: string): Promise<void> {
   heading('reve: an agent mends a failing test, every command in a microVM')
+  const doctor = await run(['reve', 'doctor'], { cwd: folder, quiet: true })
+  if (doctor.code !== 0) {
+    say(doctor.stdout.trimEnd())
+    throw new DemoFailure('no microVM can boot on this machine, and reve runs nothing without one', 4)
+  }
   await must(['reve', 'init', folder], { cwd: folder })
   await write(folder, agentFiles(model))
 

@@ -18,6 +18,11 @@ export type Run = { readonly code: number | null; readonly signal: NodeJS.Signal
 /** A program's end that the demonstration cannot go on from. */
 export class DemoFailure extends Error {
   override readonly name = 'DemoFailure'
+  readonly exitCode: number
+  constructor(message: string, exitCode = 1) {
+    super(message)
+    this.exitCode = exitCode
+  }
 }
 
 /**

@@ -1,12 +1,15 @@
 import type { HarnessEvent } from '@reve/harness'
 import { paint, type Output } from './output.ts'
 
-const shownLines = 12
+/** Lines of a tool's text: its beginning, and its end, where a failure says what it is. */
+const headLines = 8
+const tailLines = 5
 const shownColumns = 200
 
 /** Shows a run's events as lines on standard error. State: what belongs to the tool call and text in progress. */
 export function createRunView(output: Output): (event: HarnessEvent) => void {
   let text = ''
+  const started = new Set<string>()
   const flush = (): void => {
     if (text.trim() !== '') output.note(paint('bold', '◆ '), text.trim())
     text = ''
@@ -21,6 +24,7 @@ export function createRunView(output: Output): (event: HarnessEvent) => void {
         output.status('  · thinking')
         return
       case 'tool_started':
+        started.add(event.toolCallId)
         flush()
         output.note(paint('blue', '▸ '), paint('bold', event.toolName), ' ', summary(event.arguments))
         output.status(`  · ${event.toolName} is running`)
@@ -40,6 +44,12 @@ export function createRunView(output: Output): (event: HarnessEvent) => void {
         )
         return
       case 'message':
+        if (event.message.role === 'assistant' && event.message.stopReason === 'toolUse') flush()
+        if (event.message.role === 'toolResult' && !started.has(event.message.toolCallId)) {
+          output.note(paint('blue', '▸ '), paint('bold', event.message.toolName), paint('dim', ' (not run)'))
+          for (const line of shown(event.message.content)) output.note(paint('dim', '  │ '), line)
+        }
+        return
       case 'queued':
       case 'usage':
       case 'run_started':
@@ -72,6 +82,10 @@ function summary(args: Readonly<Record<string, unknown>>): string {
 
 function shown(content: readonly { readonly type: string; readonly text?: string }[]): readonly string[] {
   const lines = content.flatMap((part) => (part.text ?? `(${part.type})`).split('\n'))
-  if (lines.length <= shownLines) return lines
-  return [...lines.slice(0, shownLines - 1), `… ${lines.length - shownLines + 1} more lines`]
+  if (lines.length <= headLines + tailLines + 1) return lines
+  return [
+    ...lines.slice(0, headLines),
+    `… ${lines.length - headLines - tailLines} more lines`,
+    ...lines.slice(-tailLines),
+  ]
 }

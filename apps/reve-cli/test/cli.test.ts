@@ -124,12 +124,15 @@ describe('a run without a tool', () => {
     )
   })
 
-  test("a model's escape sequences do not reach a terminal raw", async () => {
+  test("a model's escape sequences do not reach a terminal, and a call of a tool that does not exist is shown", async () => {
     const folder = await folderWith(
-      agentFiles('- text: "\\e]0;owned\\a\\e[2Jcalm"\n- calls: [{ name: nope }]\n- text: end\n'),
+      agentFiles('- text: "\\e]0;owned\\a\\e[2Jcalm"\n  calls: [{ name: "no\\e[31mpe" }]\n- text: end\n'),
     )
-    const { stderr } = await reve(['run', '--continue'], folder, {}).then(() => reve(['run', 'hello'], folder))
-    expect(stderr).not.toContain('\u001b]0;')
+    const { code, stdout, stderr } = await reve(['run', 'hello'], folder)
+    expect([code, stdout]).toEqual([0, 'end\n'])
+    expect(stderr).toContain('◆ calm')
+    expect(stderr).toContain('▸ nope (not run)')
+    expect(stderr).not.toContain('\u001b')
   })
 })
 

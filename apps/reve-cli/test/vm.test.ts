@@ -9,22 +9,34 @@ const [backend] = (await probeBackends(surroundings(process.env))).filter(({ ok 
 if (backend === undefined) process.stderr.write('no microVM boots here: what needs one is not tested\n')
 
 const until = async (file: string): Promise<void> => {
-  while (!(await access(file).then(() => true, () => false))) await new Promise((done) => setTimeout(done, 20))
+  while (
+    !(await access(file).then(
+      () => true,
+      () => false,
+    ))
+  )
+    await new Promise((done) => setTimeout(done, 20))
 }
 
 const sessionOf = async (folder: string): Promise<readonly { readonly [key: string]: unknown }[]> => {
   const [name = ''] = (await readdir(join(folder, '.reve', 'sessions'))).filter((file) => file.endsWith('.jsonl'))
-  return (await readFile(join(folder, '.reve', 'sessions', name), 'utf8')).trimEnd().split('\n').map((line) => JSON.parse(line))
+  return (await readFile(join(folder, '.reve', 'sessions', name), 'utf8'))
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line))
 }
 
 describe.skipIf(backend === undefined)('in a real microVM', () => {
   test("reve exec gives the command's output and code, reve tool a Lua tool's text; the disk stays", async () => {
     const folder = await folderWith({
       ...agentFiles('- text: x\n'),
-      'tools/count.lua': 'tool("count", { description = "d", params = { { name = "n", type = "integer", required = true } }, run = function(args, ctx) return ctx.sh("seq " .. args.n .. " | wc -l") end })',
+      'tools/count.lua':
+        'tool("count", { description = "d", params = { { name = "n", type = "integer", required = true } }, run = function(args, ctx) return ctx.sh("seq " .. args.n .. " | wc -l") end })',
       'workspace/hello.txt': 'hello\n',
     })
-    expect(await reve(['exec', 'cat hello.txt; echo on disk >/root/kept; echo oops >&2; exit 7'], folder)).toMatchObject({
+    expect(
+      await reve(['exec', 'cat hello.txt; echo on disk >/root/kept; echo oops >&2; exit 7'], folder),
+    ).toMatchObject({
       code: 7,
       stdout: 'hello\n',
       stderr: expect.stringContaining('oops'),
@@ -59,8 +71,13 @@ describe.skipIf(backend === undefined)('in a real microVM', () => {
     const after = await sessionOf(folder)
     expect(after.slice(0, before.length)).toEqual(before)
     const intent = before.at(-1)
-    expect(after.find((line) => line['id'] === intent?.['resultEntryId'])).toMatchObject({ kind: 'entry', message: { role: 'toolResult', isError: true } })
-    expect(after.filter((line) => line['type'] === 'operation_finished').map((line) => [line['outcome'], line['reason']])).toEqual([
+    expect(after.find((line) => line['id'] === intent?.['resultEntryId'])).toMatchObject({
+      kind: 'entry',
+      message: { role: 'toolResult', isError: true },
+    })
+    expect(
+      after.filter((line) => line['type'] === 'operation_finished').map((line) => [line['outcome'], line['reason']]),
+    ).toEqual([
       ['aborted', 'recovered'],
       ['completed', undefined],
     ])
@@ -72,14 +89,20 @@ describe.skipIf(backend === undefined)('in a real microVM', () => {
     let pid: number | undefined
     const first = reve(['exec', 'touch began; sleep 30'], folder, { started: (child) => (pid = child.pid) })
     await until(join(folder, 'workspace', 'began'))
-    expect(await reve(['exec', 'true'], folder)).toMatchObject({ code: 125, stderr: expect.stringContaining(`process ${pid}`) })
+    expect(await reve(['exec', 'true'], folder)).toMatchObject({
+      code: 125,
+      stderr: expect.stringContaining(`process ${pid}`),
+    })
     if (pid !== undefined) process.kill(pid, 'SIGINT')
     expect((await first).code).toBe(130)
   })
 
   test('a failing bootstrap fails the start, says why, and leaves no half-made disk', async () => {
     const folder = await folderWith({ ...agentFiles('- text: x\n'), 'workspace/.keep': '' })
-    await writeFile(join(folder, 'sandbox.lua'), 'sandbox { packages = { "git", "python3" }, memory = 512, bootstrap = { "echo broken >&2; exit 9" } }\n')
+    await writeFile(
+      join(folder, 'sandbox.lua'),
+      'sandbox { packages = { "git", "python3" }, memory = 512, bootstrap = { "echo broken >&2; exit 9" } }\n',
+    )
     const run = await reve(['exec', 'true'], folder)
     expect(run).toMatchObject({ code: 125, stderr: expect.stringMatching(/exit 9|ended with 9/) })
     expect(run.stderr).toContain('broken')
@@ -88,7 +111,10 @@ describe.skipIf(backend === undefined)('in a real microVM', () => {
 })
 
 test('without QEMU nothing runs on the host instead, and the message has the command that gets it', async () => {
-  const folder = await folderWith({ ...agentFiles('- calls: [{ name: bash, arguments: { command: "touch ran-on-the-host" } }]\n- text: x\n'), 'workspace/.keep': '' })
+  const folder = await folderWith({
+    ...agentFiles('- calls: [{ name: bash, arguments: { command: "touch ran-on-the-host" } }]\n- text: x\n'),
+    'workspace/.keep': '',
+  })
   const env = { XDG_CACHE_HOME: join(folder, 'cache'), REVE_PROGRAM_PATH: join(folder, 'no-programs') }
   expect(await reve(['exec', 'touch ran-on-the-host'], folder, { env })).toMatchObject({
     code: 125,
