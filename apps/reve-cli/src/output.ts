@@ -15,12 +15,19 @@ export type Output = {
   readonly result: (text: string) => void
   /** Anything else, on standard error: one line, or several when a piece has line feeds. */
   readonly note: (...pieces: readonly Piece[]) => void
-  /** Draws the one line that says what is going on; the next note, result or `clear` replaces it. Terminals only. */
-  readonly status: (text: string) => void
+  /**
+   * The one moving line that says what goes on and for how long, below all notes; on terminals only. `stage` (what the VM is
+   * at) hides `work` (what the agent is at) while it lasts; undefined ends one.
+   */
+  readonly status: (slot: 'work' | 'stage', text: string | undefined) => void
+  /** Ends the moving line. */
   readonly clear: () => void
 }
 
 export const paint = (style: Style, text: string): Piece => ({ style, text })
+
+/** Under this, what goes on needs no clock. */
+const clockMs = 1000
 
 /** @param env the process's environment, for `NO_COLOR` and `TERM`. */
 export function createOutput(env: NodeJS.ProcessEnv): Output {
@@ -31,25 +38,50 @@ export function createOutput(env: NodeJS.ProcessEnv): Output {
     const clean = sanitiseTerminal(piece.text)
     return colours ? `\u001b[${codes[piece.style]}m${clean}\u001b[0m` : clean
   }
+  const slots: { work?: Status; stage?: Status } = {}
   let drawn = false
-  const clear = (): void => {
+  let timer: NodeJS.Timeout | undefined
+
+  const erase = (): void => {
     if (drawn) process.stderr.write('\r\u001b[K')
     drawn = false
   }
+  const draw = (): void => {
+    const status = slots.stage ?? slots.work
+    erase()
+    if (status === undefined) {
+      clearInterval(timer)
+      timer = undefined
+      return
+    }
+    const elapsed = performance.now() - status.since
+    const clock = elapsed < clockMs ? '' : ` (${Math.floor(elapsed / 1000)}s)`
+    const room = Math.max(1, (process.stderr.columns || 80) - 1 - clock.length)
+    process.stderr.write(sanitiseLine(`  · ${status.text}`, room) + clock)
+    drawn = true
+    // It must not keep a program alive that has nothing else to do.
+    timer ??= setInterval(draw, clockMs).unref()
+  }
+  const above = (write: () => void): void => {
+    erase()
+    write()
+    if (terminal) draw()
+  }
   return {
-    result: (text) => {
-      clear()
-      process.stdout.write(`${process.stdout.isTTY ? sanitiseTerminal(text) : text}\n`)
+    result: (text) => above(() => process.stdout.write(`${process.stdout.isTTY ? sanitiseTerminal(text) : text}\n`)),
+    note: (...pieces) => above(() => process.stderr.write(`${pieces.map(render).join('')}\n`)),
+    status: (slot, text) => {
+      if (!terminal || (text === undefined && slots[slot] === undefined)) return
+      if (text === undefined) delete slots[slot]
+      else slots[slot] = { text, since: slots[slot]?.text === text ? slots[slot].since : performance.now() }
+      draw()
     },
-    note: (...pieces) => {
-      clear()
-      process.stderr.write(`${pieces.map(render).join('')}\n`)
+    clear: () => {
+      delete slots.work
+      delete slots.stage
+      if (terminal) draw()
     },
-    status: (text) => {
-      if (!terminal) return
-      process.stderr.write(`\r\u001b[K${sanitiseLine(text, Math.max(1, (process.stderr.columns || 80) - 1))}`)
-      drawn = true
-    },
-    clear,
   }
 }
+
+type Status = { readonly text: string; readonly since: number }

@@ -21,18 +21,19 @@ export function createRunView(output: Output): (event: HarnessEvent) => void {
         return
       case 'reasoning':
       case 'turn_started':
-        output.status('  · thinking')
+        output.status('work', 'thinking')
         return
       case 'tool_started':
         started.add(event.toolCallId)
         flush()
         output.note(paint('blue', '▸ '), paint('bold', event.toolName), ' ', summary(event.arguments))
-        output.status(`  · ${event.toolName} is running`)
+        output.status('work', `${event.toolName} is running`)
         return
       case 'tool_progress':
-        output.status(`  · ${event.text}`)
+        output.status('work', event.text)
         return
       case 'tool_finished':
+        output.status('work', undefined)
         for (const line of shown(event.result.content)) output.note(paint('dim', '  │ '), line)
         if (event.result.isError) output.note(paint('dim', '  └ '), paint('red', 'not ok'))
         return

@@ -14,14 +14,15 @@ export function vmProgress(output: Output): (event: MicroVmEvent) => void {
         switch (event.state) {
           case 'start':
           case 'progress':
-            output.status(`  · ${event.label}`)
+            output.status('stage', event.label)
             return
           case 'done':
+            output.status('stage', undefined)
             if ((event.ms ?? 0) >= 1000)
               output.note(paint('green', '  ✓ '), event.label, paint('dim', ` (${seconds(event.ms ?? 0)})`))
-            else output.clear()
             return
           case 'failed':
+            output.status('stage', undefined)
             output.note(paint('red', '  ✗ '), event.label)
             return
           default:
