@@ -151,9 +151,10 @@ export class Capture {
       this.#options.gitignore === true && names.includes('.gitignore') ? this.#withGitignore(place) : place.rules
     const entries: DirEntry[] = []
     let filtered = false
+    const here = { ...place, rules }
     for (const name of names) {
       await this.#pace.step()
-      const entry = await this.#entry({ ...place, rules }, name)
+      const entry = await this.#entry(here, name)
       if (entry === 'filtered') filtered = true
       else if (entry !== undefined) entries.push(entry)
     }

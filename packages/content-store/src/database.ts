@@ -1,4 +1,14 @@
-import { chmodSync, closeSync, existsSync, mkdirSync, openSync, readFileSync, readSync, realpathSync } from 'node:fs'
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  readSync,
+  realpathSync,
+  statSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { messageOf } from '@reve/base'
 import Sqlite from 'better-sqlite3'
@@ -111,15 +121,11 @@ export class Database implements SqlDatabase {
   prepare<Row = unknown>(sql: string): SqlStatement<Row> {
     let statement = this.#statements.get(sql)
     if (statement === undefined) {
+      if (!this.#sqlite.open) throw new StoreError('closed', `the store of ${this.file} is closed`, { path: this.file })
       statement = this.#sqlite.prepare<SqlValue[]>(sql)
       this.#statements.set(sql, statement)
     }
     return statement as SqlStatement<Row>
-  }
-
-  /** Whether a transaction is open now. */
-  get inTransaction(): boolean {
-    return this.#depth > 0
   }
 
   /**
@@ -128,6 +134,7 @@ export class Database implements SqlDatabase {
    */
   transaction<T>(fn: () => T): T {
     const depth = this.#depth
+    if (!this.#sqlite.open) throw new StoreError('closed', `the store of ${this.file} is closed`, { path: this.file })
     try {
       this.#sqlite.exec(depth === 0 ? 'BEGIN IMMEDIATE' : `SAVEPOINT s${depth}`)
     } catch (error) {
@@ -154,6 +161,11 @@ export class Database implements SqlDatabase {
     }
   }
 
+  /** Runs `fn`, which cannot fail half-way, in the transaction that is open, or in one of its own. */
+  join<T>(fn: () => T): T {
+    return this.#depth > 0 ? fn() : this.transaction(fn)
+  }
+
   /** Applies an owner's migrations that this file has not seen; a file that already holds older tables is copied first. */
   migrate(namespace: string, migrations: readonly string[]): void {
     const version =
@@ -170,6 +182,8 @@ export class Database implements SqlDatabase {
       )
     }
     if (version === migrations.length) return
+    if (this.#depth > 0)
+      throw new StoreError('bad_argument', `the tables of ${namespace} cannot be migrated inside a transaction`)
     if (version > 0) this.backup(`${this.file}.before-${namespace}-${migrations.length}`)
     this.transaction(() => {
       for (const sql of migrations.slice(version)) this.#sqlite.exec(sql)
@@ -196,6 +210,7 @@ export class Database implements SqlDatabase {
 
   close(): void {
     if (!this.#sqlite.open) return
+    this.#statements.clear()
     this.#sqlite.pragma('wal_checkpoint(TRUNCATE)')
     this.#sqlite.close()
   }
@@ -254,13 +269,39 @@ export function sqliteError(file: string, error: unknown): unknown {
 }
 
 /** File systems on which SQLite's WAL (shared memory) or locks do not hold what they promise. */
-const unsafeFilesystems = new Set(['nfs', 'nfs4', '9p', 'virtiofs', 'cifs', 'smb3', 'smbfs', 'fuse.sshfs', 'afs'])
+const unsafeFilesystems = new Set([
+  'nfs',
+  'nfs4',
+  '9p',
+  'virtiofs',
+  'cifs',
+  'smb3',
+  'smbfs',
+  'fuse.sshfs',
+  'afs',
+  'ceph',
+  'prl_fs',
+  'vboxsf',
+])
 
 /** Refuses a root on a network or shared file system, where it can be known (Linux). */
 export function refuseUnsafeFilesystem(root: string): void {
   const mounts = readMounts()
   if (mounts === undefined) return
-  const real = realpathSync(root)
+  const type = filesystemOf(mounts, realpathSync(root))
+  if (!unsafeFilesystems.has(type)) return
+  throw new StoreError(
+    'unsupported_filesystem',
+    `${root} is on ${type}, where a database can be damaged by its own log`,
+    {
+      path: root,
+      hint: 'choose a folder on a local disk, or pass allowNetworkFilesystem to take the risk',
+    },
+  )
+}
+
+/** The type of the file system that holds a real path, from the text of /proc/self/mountinfo. */
+export function filesystemOf(mounts: string, path: string): string {
   let best = { point: '', type: '' }
   for (const line of mounts.split('\n')) {
     const [left, right] = line.split(' - ')
@@ -269,19 +310,11 @@ export function refuseUnsafeFilesystem(root: string): void {
       ?.replace(/\\(\d{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)))
     const type = right?.split(' ')[0]
     if (point === undefined || type === undefined) continue
+    const holds = path === point || path.startsWith(point === '/' ? '/' : `${point}/`)
     // A later mount over the same point hides the earlier one.
-    if ((real === point || real.startsWith(point === '/' ? '/' : `${point}/`)) && point.length >= best.point.length)
-      best = { point, type }
+    if (holds && point.length >= best.point.length) best = { point, type }
   }
-  if (!unsafeFilesystems.has(best.type)) return
-  throw new StoreError(
-    'unsupported_filesystem',
-    `${root} is on ${best.type}, where a database can be damaged by its own log`,
-    {
-      path: root,
-      hint: 'choose a folder on a local disk, or pass allowNetworkFilesystem to take the risk',
-    },
-  )
+  return best.type
 }
 
 function readMounts(): string | undefined {
@@ -296,5 +329,6 @@ function readMounts(): string | undefined {
 /** Makes the store's folder, private to its owner. */
 export function makeRoot(root: string): void {
   mkdirSync(root, { recursive: true, mode: 0o700 })
-  chmodSync(root, 0o700)
+  // A folder that was there already, or a umask of its own.
+  if ((statSync(root).mode & 0o777) !== 0o700) chmodSync(root, 0o700)
 }

@@ -22,6 +22,7 @@ export type StoreErrorCode =
   | 'unsupported_filesystem'
   | 'newer_format'
   | 'not_a_store'
+  | 'closed'
   | 'io'
 
 /** What a program may want to know beside the code; which fields are there depends on it. */

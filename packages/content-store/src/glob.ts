@@ -21,7 +21,7 @@ export type GlobResult = {
 /** Longest pattern that is taken. */
 const maxPattern = 4096
 
-/** Paths of a tree that match a pattern. One without a slash matches names at any depth, as in `.gitignore`. */
+/** Paths of a tree that match a pattern, as a shell would read it: without a slash it means names in the root, `**` any depth. */
 export async function globTree(
   trees: Trees,
   tree: TreeId,
@@ -55,7 +55,6 @@ function compile(pattern: string): Minimatch {
       nonegate: true,
       nocomment: true,
       dot: true,
-      matchBase: true,
       braceExpandMax: 1000,
       platform: 'linux',
     })

@@ -75,6 +75,10 @@ export async function grepTree(
     // One rule for all: a binary file is named once, whatever number of its lines matches.
     const isText = !isBinary(bytes)
     for (const line of search.lines(bytes)) {
+      if (line === 'pause') {
+        await pace.step(200)
+        continue
+      }
       if (!isText) {
         binary.push(entry.path)
         break
@@ -86,7 +90,11 @@ export async function grepTree(
   return { matches, binary, files, tooLarge, truncated: false, stoppedAt: null }
 }
 
-type FoundLine = { readonly number: number; readonly text: string; readonly at: number }
+/** Lines that are tried between two chances for other work. */
+const pauseEvery = 2000
+
+/** A line that matches; `pause` when it was long since the last one. */
+type FoundLine = 'pause' | { readonly number: number; readonly text: string; readonly at: number }
 
 type Search = { cannotMatch(bytes: Buffer): boolean; lines(bytes: Buffer): Generator<FoundLine, void, undefined> }
 
@@ -126,6 +134,7 @@ function* allLines(bytes: Buffer, regex: RE2JS): Generator<FoundLine, void, unde
     const text = lineOf(bytes, start, end)
     const matcher = regex.matcher(text)
     if (matcher.find()) yield { number, text, at: matcher.start() }
+    if (number % pauseEvery === 0) yield 'pause'
     start = end + 1
   }
 }

@@ -34,34 +34,23 @@ export class IgnoreRules {
   }
 
   /**
-   * The rules for what is in a directory that is not ignored. A level that would ignore the directory was overruled by a
-   * deeper one: the rules that did so must not hide its contents, because the package looks at parents by itself.
+   * The rules for what is in a directory that is not ignored. Where a level would ignore the directory, a deeper one overruled
+   * it; the package judges what is inside by its parents, so that level is told of the exception.
    */
   inside(path: string): IgnoreRules {
-    let changed = false
-    const levels = this.#levels.map((level) => {
-      let { lines, rules } = level
-      for (
-        let verdict = rules.test(relative(level.prefix, path, true));
-        verdict.ignored;
-        verdict = rules.test(relative(level.prefix, path, true))
-      ) {
-        const pattern = verdict.rule?.pattern
-        const kept = lines.filter((line) => line.trimEnd() !== pattern?.trimEnd())
-        if (kept.length === lines.length) break
-        changed = true
-        lines = kept
-        rules = compile(kept)
-      }
-      return { ...level, lines, rules }
-    })
-    return changed ? new IgnoreRules(levels) : this
-  }
-
-  get isEmpty(): boolean {
-    return this.#levels.length === 0
+    if (!this.#levels.some((level) => level.rules.test(relative(level.prefix, path, true)).ignored)) return this
+    return new IgnoreRules(
+      this.#levels.map((level) => {
+        if (!level.rules.test(relative(level.prefix, path, true)).ignored) return level
+        const lines = [...level.lines, `!/${escape(relative(level.prefix, path, true))}`]
+        return { prefix: level.prefix, lines, rules: compile(lines) }
+      }),
+    )
   }
 }
+
+/** A path as a pattern that matches nothing else. */
+const escape = (path: string): string => path.replace(/[\\*?[\]!# ]/g, '\\$&')
 
 const relative = (prefix: string, path: string, isDirectory: boolean): string =>
   (prefix === '' ? path : path.slice(prefix.length + 1)) + (isDirectory ? '/' : '')

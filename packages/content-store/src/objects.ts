@@ -106,7 +106,7 @@ export class Objects {
     const hash = this.#hasher.hash(bytes)
     const id = hash.toString('hex')
     if (bytes.length <= this.#inlineLimit) {
-      this.#database.transaction(() => this.putRow(objectKind.blob, hash, bytes))
+      this.#database.join(() => this.putRow(objectKind.blob, hash, bytes))
       return id
     }
     const writer = this.blobWriter()
@@ -262,13 +262,16 @@ export class Objects {
     }
   }
 
-  /** Puts a written and synced file in its place; the folder is still to be synced. Gives the folder. */
-  #placeFile(id: BlobId, temporary: string, size: number): string {
+  /** Puts a written file in its place, its bytes durable; the folder is still to be synced. Gives the folder. */
+  #placeFile(id: BlobId, temporary: { readonly path: string; readonly fd: number }, size: number): string {
     const folder = join(this.#blobs, id.slice(0, 2))
     mkdirSync(folder, { recursive: true, mode: 0o700 })
-    // The same bytes are there already: not rewritten, but a damaged file is replaced.
-    if (this.#fileIsRight(id, size)) rmSync(temporary)
-    else renameSync(temporary, this.#filePath(id))
+    // The same bytes are there already: not written twice, but a damaged file is replaced.
+    if (this.#fileIsRight(id, size)) rmSync(temporary.path)
+    else {
+      fsyncSync(temporary.fd)
+      renameSync(temporary.path, this.#filePath(id))
+    }
     return folder
   }
 
@@ -315,7 +318,7 @@ type WriterParts = {
   readonly hasher: Hasher
   readonly inlineLimit: number
   readonly temporary: () => string
-  readonly place: (id: BlobId, temporary: string, size: number) => string
+  readonly place: (id: BlobId, temporary: { readonly path: string; readonly fd: number }, size: number) => string
 }
 
 /** A blob that arrives in pieces. `finish` makes its bytes durable; `abandon` drops what is unfinished, and is harmless after. */
@@ -355,10 +358,10 @@ export class BlobWriter {
     const id = this.#hash.digest().toString('hex')
     const file = this.#file
     if (file === undefined) return { id, size: this.#size, data: Buffer.concat(this.#memory), folder: null }
-    fsyncSync(file.fd)
+    const folder = this.#parts.place(id, file, this.#size)
     closeSync(file.fd)
     this.#file = undefined
-    return { id, size: this.#size, data: null, folder: this.#parts.place(id, file.path, this.#size) }
+    return { id, size: this.#size, data: null, folder }
   }
 
   abandon(): void {

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { type Lock, LockHeldError, tryAcquireLock } from '@reve/base'
+import { type Lock, LockFileError, LockHeldError, tryAcquireLock } from '@reve/base'
 import { Branches } from './branches.ts'
 import { Capture, type CaptureOptions, type CaptureReport } from './capture.ts'
 import { Database, makeRoot, refuseUnsafeFilesystem, type SqlDatabase } from './database.ts'
@@ -8,7 +8,7 @@ import { StoreError } from './errors.ts'
 import { type FsActions, fsActions } from './fs.ts'
 import { fsck, type FsckOptions, type FsckReport } from './fsck.ts'
 import { chooseHasher, type Hasher } from './hasher.ts'
-import { Layout, type LayoutOptions, type LayoutReport } from './layout.ts'
+import { failed, Layout, type LayoutOptions, type LayoutReport } from './layout.ts'
 import { gitMerger } from './merge-text.ts'
 import { objectKind, Objects } from './objects.ts'
 import { splitPath } from './path.ts'
@@ -24,7 +24,7 @@ export type OpenOptions = {
   readonly now?: (() => number) | undefined
   /** Make the store when the folder holds none (default true). With false such a folder is refused as `not_a_store`. */
   readonly create?: boolean | undefined
-  /** Largest blob that is kept in the database, in bytes (default 65,536). */
+  /** Largest blob that is kept in the database, in bytes (default 65,536, at most 16 MiB). */
   readonly inlineLimit?: number | undefined
   /** `take` (default) holds `lockPath(root)` until close, so that a store has one owner; `caller`: the caller holds it already. */
   readonly lock?: 'take' | 'caller' | undefined
@@ -33,6 +33,9 @@ export type OpenOptions = {
   /** Path of the git program that merges texts (default: `git` in the usual places). */
   readonly git?: string | undefined
 }
+
+/** A row beyond this is slow to read and to write. */
+const maxInlineLimit = 16 << 20
 
 /** The file whose lock makes a process the owner of the store at `root`. */
 export const lockPath = (root: string): string => join(root, 'kc.lock')
@@ -111,6 +114,18 @@ export interface Store extends AsyncDisposable {
  */
 export async function openStore(root: string, options: OpenOptions = {}): Promise<Store> {
   const hasher = await chooseHasher()
+  const inlineLimit = options.inlineLimit ?? 65_536
+  if (!(inlineLimit >= 0 && inlineLimit <= maxInlineLimit)) {
+    throw new StoreError('bad_argument', `inlineLimit is ${inlineLimit}; it is 0 to ${maxInlineLimit} bytes`)
+  }
+  try {
+    return open(root, options, hasher, inlineLimit)
+  } catch (error) {
+    throw failed(root, error)
+  }
+}
+
+function open(root: string, options: OpenOptions, hasher: Hasher, inlineLimit: number): Store {
   const create = options.create ?? true
   if (create) makeRoot(root)
   else if (!existsSync(join(root, 'kc.db'))) {
@@ -120,7 +135,7 @@ export async function openStore(root: string, options: OpenOptions = {}): Promis
   const lock = options.lock === 'caller' ? undefined : take(root)
   try {
     const database = Database.open(root, create)
-    const objects = new Objects({ database, hasher, root, inlineLimit: options.inlineLimit ?? 65_536 })
+    const objects = new Objects({ database, hasher, root, inlineLimit })
     return assemble({ root, database, objects, hasher, lock, now: options.now ?? Date.now, git: options.git })
   } catch (error) {
     lock?.release()
@@ -132,6 +147,7 @@ function take(root: string): Lock {
   try {
     return tryAcquireLock(lockPath(root))
   } catch (error) {
+    if (error instanceof LockFileError) throw new StoreError('io', error.message, { cause: error, path: root })
     if (!(error instanceof LockHeldError)) throw error
     throw new StoreError(
       'locked',

@@ -1,8 +1,8 @@
-import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { describe, expect, test } from 'vitest'
+import { filesystemOf } from '../src/database.ts'
 import { formatVersion, lockPath, openStore } from '../src/index.ts'
 import { act, refusal, refusalOf, temporaryFolder, temporaryStore, treeOf } from './support.ts'
 
@@ -186,12 +186,33 @@ test('a full disk is an error of ours, and nothing is half done', async () => {
   expect(store.fs.write(store.emptyTree, 'f', 'still works').created).toBe(true)
 })
 
-const loopback = ((): string | undefined => {
-  if (process.platform !== 'linux') return 'only Linux tells the kind of a file system'
-  return undefined
-})()
-if (loopback !== undefined) process.stderr.write(`content-store: network file systems are not tested: ${loopback}\n`)
+describe('the file system of a root', () => {
+  const mounts = [
+    '22 1 254:0 / / rw,relatime - ext4 /dev/vda rw',
+    '23 22 0:40 / /mnt/share rw - virtiofs share rw',
+    '24 22 0:41 / /mnt/with\\040space rw shared:1 - nfs4 host:/x rw',
+    '25 22 0:42 / /data rw - 9p data rw',
+    '26 22 0:43 / /data rw - xfs /dev/vdb rw',
+    '',
+  ].join('\n')
+  test.each([
+    ['/home/x', 'ext4'],
+    ['/mnt/share/kc', 'virtiofs'],
+    ['/mnt/share', 'virtiofs'],
+    ['/mnt/shared', 'ext4'],
+    ['/mnt/with space/kc', 'nfs4'],
+    ['/data/kc', 'xfs'],
+  ])('%s is %s', (path, type) => {
+    expect(filesystemOf(mounts, path)).toBe(type)
+  })
+})
 
-test.skipIf(loopback !== undefined)('the root of this test is on a file system that is taken', () => {
-  expect(execFileSync('stat', ['-f', '-c', '%T', temporaryFolder()]).toString()).not.toContain('nfs')
+test('a closed store says so, and so do options that make no sense', async () => {
+  const store = await temporaryStore()
+  store.close()
+  refusal('closed', () => store.refs.list())
+  refusal('closed', () => store.transaction(() => undefined))
+  refusal('closed', () => store.putBlob(Buffer.from('x')))
+  await refusalOf('bad_argument', openStore(store.root, { inlineLimit: 1 << 30 }))
+  await refusalOf('io', openStore('/dev/null/kc'))
 })

@@ -104,8 +104,8 @@ test('list', async () => {
 describe('glob', () => {
   const paths = ['a.ts', 'b.js', '.hidden.ts', 'src/c.ts', 'src/.dot/d.ts', 'src/deep/e.tsx', '#x', '!y', 'src/[z].ts']
   test.each<[string, readonly string[]]>([
-    ['*.ts', ['.hidden.ts', 'a.ts', 'src/.dot/d.ts', 'src/[z].ts', 'src/c.ts']],
-    ['./*.ts', ['.hidden.ts', 'a.ts', 'src/.dot/d.ts', 'src/[z].ts', 'src/c.ts']],
+    ['*.ts', ['.hidden.ts', 'a.ts']],
+    ['./*.ts', ['.hidden.ts', 'a.ts']],
     ['src/*.ts', ['src/[z].ts', 'src/c.ts']],
     ['**/*.{ts,tsx}', ['.hidden.ts', 'a.ts', 'src/.dot/d.ts', 'src/[z].ts', 'src/c.ts', 'src/deep/e.tsx']],
     ['#x', ['#x']],
@@ -184,6 +184,16 @@ describe('grep', () => {
     for (const pattern of ['', '(', 'a\nb', '(?=x)', '\\1', 'x'.repeat(5000)])
       await refusalOf('bad_pattern', store.fs.grep(tree, pattern))
     expect((await store.fs.grep(tree, '(a+)+$b')).matches).toEqual([])
+    for (const pattern of ['(a{1000}){1000}', '((a{100}){100}){100}'])
+      await refusalOf('bad_pattern', store.fs.grep(tree, pattern))
+  })
+
+  test('lets other work run, and stops when it is told to', async () => {
+    const store = await temporaryStore()
+    const tree = treeOf(store, { f: 'some line of text\n'.repeat(200_000) })
+    const controller = new AbortController()
+    setImmediate(() => controller.abort(new Error('enough')))
+    await expect(store.fs.grep(tree, '(x|y)z', { signal: controller.signal })).rejects.toThrow('enough')
   })
 
   test('a long line is shown around its match', async () => {
