@@ -27,6 +27,7 @@ const reve: Readonly<Record<string, readonly string[]>> = {
     'qemu-img',
     'qemu-system-x86_64',
     'setpriv',
+    'unshare',
     'xz',
   ],
   'apps/reve-cli': ['npm'],

@@ -16,6 +16,8 @@
 
 #define CGROUPS "/sys/fs/cgroup/reve"
 #define MAX_PROGRAMS 256
+/* A kill does not wait until a thousand names are read. */
+#define MAX_NAMES 32
 /* How long the pipes are read on after the program's own end: what it wrote last is in them, a child may hold them. */
 #define DRAIN_MS 50
 /* What two pipes hold at most, so that a child that goes on writing cannot keep a command from ending. */
@@ -248,9 +250,10 @@ void exec_credit(uint32_t channel, uint32_t bytes) {
 /* Names of the processes in a program's group, for whoever asks what still ran. */
 static void note_left(struct program *program) {
   char path[256], line[64];
+  int names = 0;
   group_path(path, sizeof path, program->channel, "cgroup.procs");
   FILE *list = fopen(path, "re");
-  while (list != NULL && fgets(line, sizeof line, list) != NULL) {
+  while (list != NULL && names++ < MAX_NAMES && fgets(line, sizeof line, list) != NULL) {
     char name[64] = "";
     snprintf(path, sizeof path, "/proc/%d/comm", atoi(line));
     FILE *comm = fopen(path, "re");

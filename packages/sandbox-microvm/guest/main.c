@@ -2,8 +2,10 @@
 #define _GNU_SOURCE
 #include "agent.h"
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static void handle(uint8_t type, uint32_t channel, const uint8_t *payload, size_t length) {
@@ -26,6 +28,10 @@ int main(void) {
   system_boot();
   int port = channel_open("agent");
   if (port < 0) system_panic("there is no port to the host");
+
+  /* Before everything else that runs, so that a kill is heard under a fork bomb; children are ordinary again. */
+  struct sched_param first = {.sched_priority = 1};
+  syscall(SYS_sched_setscheduler, 0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first);
 
   sigset_t children;
   sigemptyset(&children);

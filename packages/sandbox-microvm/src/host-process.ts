@@ -91,7 +91,7 @@ export type HostRun = { readonly code: number; readonly stdout: Buffer; readonly
 /** Text that is kept of a program's messages. */
 const TAIL = 4000
 /** A program that is told to end has this long. */
-const TERM_MS = 5000
+const TERM_MS = 2000
 
 /** Runs a program of the list to its end; its exit code is the caller's to judge. The signal ends it. */
 export function runHost(
@@ -109,14 +109,16 @@ export function runHost(
     const child = spawnHost(program, args, {
       ...options,
       stdio: [options.input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
+      // A group of its own, which an abort ends whole: a build is many processes.
+      detached: true,
     })
     const chunks: Buffer[] = []
     let tail = ''
     let line = ''
     let killTimer: NodeJS.Timeout | undefined
     const onAbort = (): void => {
-      child.kill('SIGTERM')
-      killTimer = setTimeout(() => child.kill('SIGKILL'), TERM_MS)
+      killGroup(child, 'SIGTERM')
+      killTimer = setTimeout(() => killGroup(child, 'SIGKILL'), TERM_MS)
     }
     options.signal?.addEventListener('abort', onAbort, { once: true })
     child.stdout?.on('data', (chunk: Buffer) => chunks.push(chunk))
@@ -144,6 +146,16 @@ export function runHost(
       return resolve({ code: code ?? -1, stdout: Buffer.concat(chunks), stderr: tail })
     })
   })
+}
+
+function killGroup(child: ChildProcess, signal: NodeJS.Signals): void {
+  if (child.pid === undefined) return
+  try {
+    process.kill(-child.pid, signal)
+  } catch (error) {
+    // It has ended meanwhile.
+    if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error
+  }
 }
 
 const aborted = (): MicroVmError => new MicroVmError('aborted', 'the start was cancelled')

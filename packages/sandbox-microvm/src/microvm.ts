@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { LockHeldError, type Lock, messageOf, sanitiseLine, tryAcquireLock, writeFileAtomic } from '@reve/base'
+import { acquireLock, LockHeldError, type Lock, messageOf, sanitiseLine, writeFileAtomic } from '@reve/base'
 import type { Backend, BackendFactory, Disk, RunningVm } from './backend.ts'
 import { checkSpec } from './check-spec.ts'
 import { MicroVmError } from './errors.ts'
@@ -23,6 +23,9 @@ const GUEST_ENV = {
   LANG: 'C.UTF-8',
   TERM: 'dumb',
 }
+
+/** A process that was just killed holds its lock a moment longer than its VM lives. */
+const DYING_MS = 1000
 
 /** A virtual machine that is started when a command needs it and stopped when none does. */
 export interface MicroVm extends AsyncDisposable {
@@ -180,7 +183,7 @@ class OwnedVm implements MicroVm {
   async remove(): Promise<void> {
     await this.stop()
     await mkdir(this.#spec.stateDir, { recursive: true, mode: 0o700 })
-    const lock = this.#own()
+    const lock = await this.#own()
     try {
       await rm(this.#fingerprintFile, { force: true })
       await this.#backend.removeDisks()
@@ -252,9 +255,9 @@ class OwnedVm implements MicroVm {
     return phase
   }
 
-  #own(): Lock {
+  async #own(): Promise<Lock> {
     try {
-      return tryAcquireLock(join(this.#spec.stateDir, 'owner.lock'))
+      return await acquireLock(join(this.#spec.stateDir, 'owner.lock'), { waitMs: DYING_MS })
     } catch (error) {
       if (!(error instanceof LockHeldError)) throw error
       const owner = error.pid === undefined ? 'another process' : `process ${error.pid}`
@@ -269,7 +272,7 @@ class OwnedVm implements MicroVm {
   async #boot(signal: AbortSignal): Promise<{ readonly vm: RunningVm; readonly lock: Lock }> {
     const { name, stateDir, egress } = this.#spec
     await mkdir(stateDir, { recursive: true, mode: 0o700 })
-    const lock = this.#own()
+    const lock = await this.#own()
     try {
       await this.#backend.cleanUp()
       if (egress.kind === 'list' && egress.hosts.length > 0)

@@ -82,8 +82,9 @@ export async function sh(vm: MicroVm, text: string, request: Partial<ExecRequest
 
 /** Why no VM boots on this machine, or undefined. Printed, since it skips tests. */
 export async function whyNoVm(): Promise<string | undefined> {
-  const root = folder()
+  const root = mkdtempSync(join(tmpdir(), 'mv-'))
   const reports = await probeBackends({ cacheDir, runtimeDir: join(root, 'run') })
+  rmSync(root, { recursive: true })
   if (reports.some(({ ok }) => ok)) return undefined
   const why = reports.map(({ backend, reason }) => `${backend}: ${reason}`).join('; ')
   console.warn(`tests that need a VM are skipped: ${why}`)

@@ -179,6 +179,35 @@ describe.skipIf(why !== undefined)('a VM', () => {
     expect((await sh(vm, 'cat /root/file')).out).toBe('kept\n')
   })
 
+  test('whose QEMU dies while it boots is tried once more, aloud, and no more than once', async () => {
+    const path = withoutBox()
+    const [programs = ''] = path
+    const real = findProgram('qemu-system-x86_64') ?? ''
+    const qemu = join(programs, 'qemu-system-x86_64')
+    const tries = join(programs, 'tries')
+    rmSync(qemu)
+    const dying = (times: number): void => {
+      rmSync(tries, { force: true })
+      writeFileSync(
+        qemu,
+        `#!/bin/sh\necho x >> ${tries}\n[ "$(/usr/bin/wc -l < ${tries})" -gt ${times} ] && exec ${real} "$@"\necho its last words >&2\nexit 1\n`,
+        { mode: 0o755 },
+      )
+    }
+    const it = made({ name: 'flaky' }, { searchPath: path })
+    dying(5)
+    const error = await failure(it.vm.start())
+    expect([error.code, error.message]).toEqual(['boot_failed', expect.stringContaining('its last words')])
+    expect(readFileSync(tries, 'utf8')).toBe('x\nx\n')
+    expect(disks(it.spec.stateDir)).toEqual([])
+    dying(1)
+    expect((await sh(it.vm, 'echo up')).out).toBe('up\n')
+    expect(it.events).toContainEqual({
+      type: 'notice',
+      text: expect.stringMatching(/tried once more: .*its last words/),
+    })
+  })
+
   test('does not meet another one', async () => {
     const [one, two] = [made({ name: 'same' }), made({ name: 'same' })]
     await Promise.all([

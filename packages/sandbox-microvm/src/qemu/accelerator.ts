@@ -33,10 +33,9 @@ type Search = {
 /** Why KVM need not be tried, if so: `/dev/kvm` may be there on machines whose processor cannot run an ordinary guest. */
 export function kvmImpossible(cpuinfo: string, device: 'usable' | 'missing' | 'forbidden'): string | undefined {
   if (device === 'missing') return 'there is no /dev/kvm'
-  if (device === 'forbidden') return '/dev/kvm may not be opened by this user; add it to the group kvm'
-  return /^flags\s*:.*\b(vmx|svm)\b/m.test(cpuinfo)
-    ? undefined
-    : 'the processor shows this machine no virtualisation (vmx or svm)'
+  if (!/^flags\s*:.*\b(vmx|svm)\b/m.test(cpuinfo))
+    return 'the processor shows this machine no virtualisation (vmx or svm)'
+  return device === 'forbidden' ? '/dev/kvm may not be opened by this user; add it to the group kvm' : undefined
 }
 
 function kvmDevice(): 'usable' | 'missing' | 'forbidden' {

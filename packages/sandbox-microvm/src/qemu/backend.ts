@@ -10,7 +10,7 @@ import { findAccelerator } from './accelerator.ts'
 import { boxWorks } from './box.ts'
 import { imagePath } from './image.ts'
 import { prepareImage, prepareKernel } from './prepare.ts'
-import { type QemuProcess, startQemu } from './process.ts'
+import { QEMU_ENDED, type QemuProcess, startQemu } from './process.ts'
 
 /** A dead owner's QEMU goes within a moment; until then its hold on the disk is another's. */
 const LOCKED_TRIES = 20
@@ -78,16 +78,19 @@ export function qemuBackend(context: BackendContext): Backend {
     signal: AbortSignal,
     onEnd: (error: MicroVmError) => void,
   ): ReturnType<typeof startOnce> => {
+    let endedBefore = false
     for (let attempt = 1; ; attempt++) {
       try {
         return await startOnce(disk, signal, onEnd)
       } catch (error) {
-        if (
-          attempt >= LOCKED_TRIES ||
-          !(error instanceof MicroVmError) ||
-          !error.message.includes('Failed to get "write" lock')
-        )
-          throw error
+        if (!(error instanceof MicroVmError) || error.code !== 'boot_failed') throw error
+        const locked = error.message.includes('Failed to get "write" lock') && attempt < LOCKED_TRIES
+        const ended = !endedBefore && error.cause instanceof MicroVmError && error.cause.message === QEMU_ENDED
+        if (!locked && !ended) throw error
+        if (!locked) {
+          endedBefore = true
+          progress.notice(`a boot of "${spec.name}" ended early and is tried once more: ${error.message}`)
+        }
         await new Promise((done) => setTimeout(done, LOCKED_MS))
       }
     }

@@ -16,7 +16,7 @@ export type Image = { readonly id: string; readonly path: string }
 export type Root = { readonly suite: string; readonly packages: readonly string[] }
 
 /** Raised when what is built from the same root changes. */
-const RECIPE = 1
+const RECIPE = 2
 
 /**
  * What `spec` is built from. Images of a registry are not fetched by this version: a `debian:` one is built from packages
@@ -86,12 +86,13 @@ export async function ensureImage(
 
 /**
  * Runs in mmdebstrap, with the new root in $1: empties what a guest has no use for, and writes the disk image straight from
- * the folder. The folder is bound without what is mounted below it, or its /proc would be copied. Blocks of 4 KiB always,
- * so that the guest agent can grow the file system to its disk. Git asks who owns a folder; on a share that is whoever
- * owns it on the host.
+ * the folder. The folder is bound without what is mounted below it, or its /proc would be copied. Its /tmp is hidden and
+ * never emptied: the configuration that points apt at the new root, and not at the host's own lists, lies there. Blocks of
+ * 4 KiB always, so that the guest agent can grow the file system to its disk. Git is told to trust all folders: it asks who
+ * owns them, and on a share that is whoever does on the host.
  */
 const HOOK = `set -eu
-rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/var/log/* "$1"/tmp/*
+rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/var/log/*
 mkdir -p "$1"/workspace "$1"/var/cache/apt/archives/partial
 printf 'reve\\n' > "$1"/etc/hostname
 printf '127.0.0.1 localhost\\n127.0.1.1 reve\\n::1 localhost\\n' > "$1"/etc/hosts
@@ -101,7 +102,8 @@ rm -f "$1"/etc/resolv.conf
 chroot "$1" dpkg-query -W > "$REVE_FOLDER/packages"
 bound=$(mktemp -d)
 mount --bind "$1" "$bound"
-trap 'umount "$bound"' EXIT
+trap 'umount -R "$bound"' EXIT
+mount -t tmpfs -o mode=1777 tmpfs "$bound/tmp"
 size=$(du -sm "$bound" | cut -f1)
 truncate -s "$((size * 5 / 4 + 128))M" "$REVE_FOLDER/root.ext4"
 mke2fs -q -F -t ext4 -b 4096 -i 8192 -m 1 -J size=32 -E lazy_itable_init=1,lazy_journal_init=1,root_owner=0:0 -d "$bound" "$REVE_FOLDER/root.ext4"`
@@ -139,6 +141,8 @@ async function build(
         ...(isRoot ? ['--mount', '--', mmdebstrap] : []),
         `--mode=${isRoot ? 'root' : 'unshare'}`,
         '--format=null',
+        // Apt's own tidying up is not needed: what it would empty is thrown away.
+        '--skip=cleanup/apt',
         '--variant=minbase',
         ...(root.packages.length === 0 ? [] : [`--include=${root.packages.join(',')}`]),
         ...EXCLUDED.map((option) => `--dpkgopt=${option}`),
