@@ -5,7 +5,7 @@
 //   3. runs the asked command; what it needs beyond packages (programs, the VM image) is scripts/setup.ts' business.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs'
+import { existsSync, linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { constants } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -40,7 +40,19 @@ function run(command, args, options = {}) {
 /** The pinned Node on one of our TypeScript files, against the packages' sources. */
 const script = (file, args = []) => run('node', ['--conditions=@reve/source', join('scripts', file), ...args])
 
+/** The process that the lock names; undefined when the lock is gone by now. */
+function lockingProcess() {
+  try {
+    return Number(readFileSync(lockFile, 'utf8'))
+  } catch (error) {
+    if (error.code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
 function alive(pid) {
+  // 0 would ask for our own process group: a lock that names nobody is nobody's.
+  if (!(pid > 0)) return false
   try {
     process.kill(pid, 0)
     return true
@@ -52,23 +64,27 @@ function alive(pid) {
 /** Two commands at once in one checkout: the second waits for the first's installation. */
 function withInstallLock(body) {
   mkdirSync(modules, { recursive: true })
+  const draft = `${lockFile}.${process.pid}`
   let said = false
   for (;;) {
     try {
-      const fd = openSync(lockFile, 'wx')
-      writeSync(fd, String(process.pid))
-      closeSync(fd)
+      // Linked with its contents: a lock that names nobody, left by a full disk or a kill, could never be taken over.
+      writeFileSync(draft, String(process.pid))
+      linkSync(draft, lockFile)
       break
     } catch (error) {
       if (error.code !== 'EEXIST') throw error
-      const pid = Number(existsSync(lockFile) ? readFileSync(lockFile, 'utf8') : 0)
-      if (pid > 0 && !alive(pid)) {
+      const pid = lockingProcess()
+      if (pid === undefined) continue
+      if (!alive(pid)) {
         rmSync(lockFile, { force: true })
         continue
       }
-      if (!said) say(`waiting for the installation of process ${pid || '?'}`)
+      if (!said) say(`waiting for the installation of process ${pid}`)
       said = true
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200)
+    } finally {
+      rmSync(draft, { force: true })
     }
   }
   try {

@@ -4,8 +4,8 @@ import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { isReveError } from '@reve/base'
-import { hostPackages, prepareImage, prepareKernel, type MicroVmHost } from '@reve/sandbox-microvm'
-import { surroundings } from '../apps/reve-cli/src/surroundings.ts'
+import { hostPackages, prepareImage, prepareKernel } from '@reve/sandbox-microvm'
+import { surroundings, vmHost } from '../apps/reve-cli/src/surroundings.ts'
 import { createOutput, paint } from '../apps/reve-cli/src/output.ts'
 import { vmProgress } from '../apps/reve-cli/src/vm-progress.ts'
 
@@ -14,7 +14,7 @@ const image = { ref: 'debian:trixie-slim', packages: ['git', 'python3'] }
 
 const output = createOutput(process.env)
 const around = surroundings(process.env)
-const host: MicroVmHost = { cacheDir: around.cacheDir, runtimeDir: around.runtimeDir, onEvent: vmProgress(output) }
+const host = vmHost(around, vmProgress(output))
 
 const onPath = (program: string): boolean =>
   (process.env['PATH'] ?? '').split(delimiter).some((folder) => existsSync(join(folder, program)))
@@ -40,7 +40,7 @@ async function programs(): Promise<void> {
     if (result.status === 0) continue
     output.note(
       paint('red', '✗ '),
-      `${words.join(' ')} failed:\n${result.stderr.trim().split('\n').slice(-5).join('\n')}`,
+      `${words.join(' ')} failed:\n${result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')}`,
     )
     process.exit(1)
   }

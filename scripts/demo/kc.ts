@@ -23,7 +23,11 @@ export async function kcDemo(folder: string): Promise<void> {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
-  const ended = new Promise<number | null>((resolve) => server.on('exit', resolve))
+  const ended = new Promise<number | null>((resolve) => {
+    server.on('exit', resolve)
+    // A server that could not even be started has ended as well.
+    server.on('error', () => resolve(null))
+  })
   try {
     const url = await Promise.race([
       listening(server.stdout),

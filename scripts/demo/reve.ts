@@ -40,7 +40,10 @@ export async function reveDemo(folder: string, model: string): Promise<void> {
   const killed = await run(['reve', 'run', '--continue', 'Now run slow-check.sh and tell me what it says.'], {
     cwd: folder,
     started: (child) => {
-      void whenExists(join(workspace, 'slow-check.log'), () => child.exitCode !== null).then((running) => {
+      void whenExists(
+        join(workspace, 'slow-check.log'),
+        () => child.exitCode !== null || child.signalCode !== null,
+      ).then((running) => {
         if (running) child.kill('SIGKILL')
       })
     },

@@ -84,7 +84,8 @@ describe.each(Object.entries({ ...reve, ...kc }))('%s', (folder, programs) => {
 })
 
 test("reve's packages hold no other way to a program", () => {
-  const ways = /process\.binding|process\.dlopen|_linkedBinding|\bshell:\s*(true|['"])|new Worker\([^)]*eval/
+  const ways =
+    /process\.binding|process\.dlopen|getBuiltinModule|_linkedBinding|\bshell:\s*(true|['"])|new Worker\([^)]*eval/
   const found = Object.keys(reve)
     .flatMap((folder) => sourcesOf(`${folder}/src`))
     .filter(({ text }) => ways.test(text))

@@ -10,7 +10,10 @@ export type Command =
   | { readonly type: 'tool'; readonly name: string | undefined; readonly args: string }
   | {
       readonly type: 'run'
+      /** The words of the prompt, joined; undefined when there are none. */
       readonly prompt: string | undefined
+      /** The last word is `-`: what standard input holds comes after the others. */
+      readonly stdin: boolean
       readonly resume: boolean
       readonly json: boolean
       readonly model: string | undefined
@@ -53,7 +56,8 @@ export function parseCommand(argv: readonly string[]): Command {
   const topic = topicOf(first)
   // The guest's command may have options of its own: only what stands before its first word is ours.
   if (topic === 'exec') return parseExec(rest)
-  if (rest.includes('--help') || rest.includes('-h')) return { type: 'help', topic }
+  const own = rest.includes('--') ? rest.slice(0, rest.indexOf('--')) : rest
+  if (own.includes('--help') || own.includes('-h')) return { type: 'help', topic }
   switch (topic) {
     case 'init': {
       const { values, positionals } = parse(topic, rest, { json: { type: 'boolean' } })
@@ -78,9 +82,12 @@ export function parseCommand(argv: readonly string[]): Command {
         model: { type: 'string', short: 'm' },
         'max-turns': { type: 'string' },
       })
+      const stdin = positionals.at(-1) === '-'
+      const words = stdin ? positionals.slice(0, -1) : positionals
       return {
         type: 'run',
-        prompt: positionals.length > 0 ? positionals.join(' ') : undefined,
+        prompt: words.length > 0 ? words.join(' ') : undefined,
+        stdin,
         resume: values.continue === true,
         json: values.json === true,
         model: text(values.model),

@@ -1,4 +1,10 @@
-import { isReveError } from '@reve/base'
+import type { AgentErrorCode } from '@reve/agent'
+import { isReveError, type ConfinedErrorCode, type LockFileError, type LockHeldError } from '@reve/base'
+import type { YamlError } from '@reve/base/yaml'
+import type { HarnessErrorCode } from '@reve/harness'
+import type { ModelsError } from '@reve/providers'
+import type { MicroVmErrorCode } from '@reve/sandbox-microvm'
+import type { SessionLogErrorCode } from '@reve/session-log'
 
 /** Exit codes of `reve`. */
 export const exitCode = {
@@ -14,11 +20,25 @@ export const exitCode = {
   interrupted: 130,
 } as const
 
-const byErrorCode: Readonly<Record<string, number>> = {
+/** Every code that can reach a command; a new one in a package below does not compile until it is placed here. */
+type Code =
+  | AgentErrorCode
+  | ConfinedErrorCode
+  | HarnessErrorCode
+  | LockFileError['code']
+  | LockHeldError['code']
+  | 'lua_aborted'
+  | MicroVmErrorCode
+  | ModelsError['code']
+  | SessionLogErrorCode
+  | YamlError['code']
+
+const byErrorCode = {
   not_an_agent: exitCode.configuration,
   bad_config: exitCode.configuration,
   no_model: exitCode.configuration,
   unknown_tool: exitCode.usage,
+  lua_aborted: exitCode.interrupted,
   no_session: exitCode.failed,
   // models.yml
   yaml_syntax: exitCode.configuration,
@@ -35,20 +55,49 @@ const byErrorCode: Readonly<Record<string, number>> = {
   boot_failed: exitCode.noVm,
   bootstrap_failed: exitCode.noVm,
   guest_lost: exitCode.noVm,
+  stopped: exitCode.failed,
   bad_spec: exitCode.configuration,
   busy: exitCode.locked,
+  aborted: exitCode.interrupted,
   // sessions
   locked: exitCode.locked,
   lock_held: exitCode.locked,
+  lock_unusable: exitCode.failed,
   corrupt: exitCode.corrupt,
   corrupt_session: exitCode.corrupt,
   foreign_format: exitCode.corrupt,
   newer_version: exitCode.corrupt,
   older_version: exitCode.corrupt,
   not_a_session: exitCode.corrupt,
-  aborted: exitCode.interrupted,
-}
+  exists: exitCode.failed,
+  faulted: exitCode.failed,
+  bad_draft: exitCode.failed,
+  unknown_entry: exitCode.failed,
+  // the run
+  lane_busy: exitCode.locked,
+  lane_idle: exitCode.failed,
+  needs_recovery: exitCode.failed,
+  nothing_to_continue: exitCode.failed,
+  invalid_message: exitCode.usage,
+  invalid_tools: exitCode.configuration,
+  log_faulted: exitCode.failed,
+  closed: exitCode.failed,
+  // files
+  escapes_root: exitCode.failed,
+  is_link: exitCode.failed,
+  not_found: exitCode.failed,
+  not_a_file: exitCode.failed,
+  not_a_folder: exitCode.failed,
+  too_large: exitCode.failed,
+  io: exitCode.failed,
+} as const satisfies Readonly<Record<Code, number>>
+
+const isPlaced = (code: string): code is Code => Object.hasOwn(byErrorCode, code)
 
 /** The exit code for anything thrown; what is not one of our typed errors is a failure. */
-export const exitCodeOf = (error: unknown): number =>
-  isReveError(error) ? (byErrorCode[error.code] ?? exitCode.failed) : exitCode.failed
+export function exitCodeOf(error: unknown): number {
+  if (!isReveError(error)) return exitCode.failed
+  const own = isPlaced(error.code) ? byErrorCode[error.code] : exitCode.failed
+  // What a tool or a session failed of says more than that it failed.
+  return own === exitCode.failed && error.cause !== undefined ? exitCodeOf(error.cause) : own
+}

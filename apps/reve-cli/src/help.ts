@@ -31,7 +31,8 @@ it creates what is missing and leaves what you edited as it is.
 `,
   info: `usage: reve info [--json]
 
-Shows the agent of this folder. Checks all of its files; starts nothing.
+Shows the agent of this folder. Checks agent.lua, sandbox.lua and tools/; starts nothing.
+"reve doctor" also checks models.yml and whether the model's key is set.
 `,
   exec: `usage: reve exec [--] <cmd...>
 
@@ -52,8 +53,8 @@ Runs one of this agent's Lua tools, as the model would. No name lists them.
   run: `usage: reve run [options] "prompt"
        reve run --continue ["prompt"]
 
-Lets the agent work on a prompt in a new session; the prompt may come on standard input.
-The answer goes to standard output, what happens on the way to standard error.
+Lets the agent work on a prompt in a new session. Without a prompt, and where the last word
+is "-", standard input is read. The answer goes to standard output, what happens on the way to standard error.
 
   -c, --continue     take the newest session up: what was interrupted is reconciled and said,
                      then it goes on (or on with a new prompt)
@@ -65,20 +66,21 @@ Ctrl-C stops the run and keeps it; a second one ends reve at once. Nothing is lo
 
   reve run "make the tests pass"
   reve run --continue
-  git diff | reve run "review this:"
+  git diff | reve run "review this:" -
 `,
   sessions: `usage: reve sessions [list] [--json]
        reve sessions verify [file] [--json]
        reve sessions salvage <file> <new-file>
 
-list      the sessions of this agent, newest last
+list      the sessions of this agent, the last used first
 verify    check every line of a session (default: the newest)
 salvage   copy what is good of a refused file to a new one; the refused one stays
 `,
   doctor: `usage: reve doctor [--json]
 
 Says whether a microVM can boot here, on what, and what is missing with the command to get it.
-In an agent's folder it also checks the agent's files and the keys that they name.
+In an agent's folder it also checks the agent's files, its model and the model's key, and says
+which secrets of sandbox.lua are set.
 `,
 }
 

@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { parseCommand, UsageError, type Command } from './arguments.ts'
 import { helpText } from './help.ts'
+import { guardStreams } from './standard-streams.ts'
 
 // Only what every start needs is imported above: `reve --version` loads neither an agent nor a VM.
 
-async function dispatch(command: Command): Promise<number> {
+async function dispatch(command: Command, unread: AbortSignal): Promise<number> {
   switch (command.type) {
     case 'help':
       process.stdout.write(helpText(command.topic))
@@ -14,7 +15,7 @@ async function dispatch(command: Command): Promise<number> {
       return 0
     default: {
       const { runCommand } = await import('./run-command.ts')
-      return runCommand(command)
+      return runCommand(command, unread)
     }
   }
 }
@@ -26,8 +27,9 @@ function version(): string {
     : 'unknown'
 }
 
+const unread = guardStreams()
 try {
-  process.exitCode = await dispatch(parseCommand(process.argv.slice(2)))
+  process.exitCode = await dispatch(parseCommand(process.argv.slice(2)), unread)
 } catch (error) {
   if (!(error instanceof UsageError)) throw error
   process.stderr.write(`reve: ${error.message}\ntry: reve ${error.topic ? `${error.topic} ` : ''}--help\n`)

@@ -3,27 +3,34 @@ import { UsageError, type Command } from './arguments.ts'
 import type { Context } from './context.ts'
 import { exitCode, exitCodeOf } from './exit-codes.ts'
 import { createOutput, paint, type Output } from './output.ts'
+import { isBrokenPipe } from './standard-streams.ts'
 
 type WorkingCommand = Exclude<Command, { readonly type: 'help' | 'version' }>
 
-/** Runs one command with this process's surroundings and gives its exit code; typed errors become messages here. */
-export async function runCommand(command: WorkingCommand): Promise<number> {
+/**
+ * Runs one command with this process's surroundings and gives its exit code; typed errors become messages here.
+ *
+ * @param unread aborted when nobody reads the output any more.
+ */
+export async function runCommand(command: WorkingCommand, unread: AbortSignal): Promise<number> {
   const output = createOutput(process.env)
-  const context: Context = { folder: process.cwd(), env: process.env, output, signal: interruptSignal(output) }
+  const signal = AbortSignal.any([unread, interruptSignal(output)])
   try {
-    return await perform(command, context)
+    return await perform(command, { folder: currentFolder(), env: process.env, output, signal })
   } catch (error) {
     output.clear()
     if (error instanceof UsageError) throw error
-    const cause = error instanceof Error && error.name === 'ExecFailure' ? error.cause : error
-    if (!isReveError(cause)) {
-      // Not one of our refusals: a defect. What it says helps whoever mends it.
-      output.note(paint('red', 'reve: '), cause instanceof Error ? (cause.stack ?? cause.message) : messageOf(cause))
-      return cause === error ? exitCode.failed : exitCode.execFailed
+    const stopped = isBrokenPipe(error) || (signal.aborted && isAbortError(error))
+    const code = stopped ? exitCode.interrupted : exitCodeOf(error)
+    if (code === exitCode.interrupted) return code
+    if (isReveError(error)) {
+      output.note(paint('red', 'reve: '), error.message)
+      if (error.hint !== undefined && !error.message.includes(error.hint)) output.note(paint('dim', error.hint))
+    } else {
+      output.note(paint('red', 'reve: '), isDefect(error) ? (error.stack ?? error.message) : messageOf(error))
     }
-    output.note(paint('red', 'reve: '), cause.message)
-    if (cause.hint !== undefined) output.note(paint('dim', cause.hint))
-    return cause === error ? exitCodeOf(cause) : exitCode.execFailed
+    // So that a failure of ours is not taken for the guest's code.
+    return command.type === 'exec' ? exitCode.execFailed : code
   }
 }
 
@@ -45,6 +52,20 @@ async function perform(command: WorkingCommand, context: Context): Promise<numbe
       return (await import('./commands/doctor.ts')).doctor(context, command)
     default:
       return command satisfies never
+  }
+}
+
+/** What Node's own functions end with when their signal fires. */
+const isAbortError = (error: unknown): boolean => error instanceof Error && error.name === 'AbortError'
+
+/** What is neither one of our refusals nor one of the operating system's; where it was thrown helps whoever mends it. */
+const isDefect = (error: unknown): error is Error => error instanceof Error && !('syscall' in error)
+
+function currentFolder(): string {
+  try {
+    return process.cwd()
+  } catch (error) {
+    throw new UsageError(`the current folder cannot be used, was it removed? (${messageOf(error)})`)
   }
 }
 

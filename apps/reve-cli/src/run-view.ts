@@ -1,3 +1,4 @@
+import { sanitiseLine, sanitiseTerminal } from '@reve/base'
 import type { HarnessEvent } from '@reve/harness'
 import { paint, type Output } from './output.ts'
 
@@ -6,12 +7,16 @@ const headLines = 8
 const tailLines = 5
 const shownColumns = 200
 
-/** Shows a run's events as lines on standard error. State: what belongs to the tool call and text in progress. */
+/**
+ * Shows a run's events as lines on standard error. Whatever a model or a tool wrote stays in its own line or indented below
+ * its mark, so that it cannot be taken for a line of ours. State: what belongs to the tool call and text in progress.
+ */
 export function createRunView(output: Output): (event: HarnessEvent) => void {
   let text = ''
   const started = new Set<string>()
   const flush = (): void => {
-    if (text.trim() !== '') output.note(paint('bold', '◆ '), text.trim())
+    const said = sanitiseTerminal(text).trim()
+    if (said !== '') output.note(paint('bold', '◆ '), said.replaceAll('\n', '\n  '))
     text = ''
   }
   return (event) => {
@@ -26,7 +31,12 @@ export function createRunView(output: Output): (event: HarnessEvent) => void {
       case 'tool_started':
         started.add(event.toolCallId)
         flush()
-        output.note(paint('blue', '▸ '), paint('bold', event.toolName), ' ', summary(event.arguments))
+        output.note(
+          paint('blue', '▸ '),
+          paint('bold', sanitiseLine(event.toolName, shownColumns)),
+          ' ',
+          summary(event.arguments),
+        )
         output.status('work', `${event.toolName} is running`)
         return
       case 'tool_progress':
@@ -47,7 +57,11 @@ export function createRunView(output: Output): (event: HarnessEvent) => void {
       case 'message':
         if (event.message.role === 'assistant' && event.message.stopReason === 'toolUse') flush()
         if (event.message.role === 'toolResult' && !started.has(event.message.toolCallId)) {
-          output.note(paint('blue', '▸ '), paint('bold', event.message.toolName), paint('dim', ' (not run)'))
+          output.note(
+            paint('blue', '▸ '),
+            paint('bold', sanitiseLine(event.message.toolName, shownColumns)),
+            paint('dim', ' (not run)'),
+          )
           for (const line of shown(event.message.content)) output.note(paint('dim', '  │ '), line)
         }
         return
@@ -60,8 +74,9 @@ export function createRunView(output: Output): (event: HarnessEvent) => void {
         output.note(paint('yellow', '  ! '), 'stopping: the command in the VM is killed, its result is kept')
         return
       case 'run_finished':
-        // The final text is the result, on standard output.
-        text = ''
+        // The text of a run that came to its end is the result, on standard output; that of another is still worth reading.
+        if (event.outcome === 'completed') text = ''
+        else flush()
         output.clear()
         return
       case 'listener_failed':
@@ -77,12 +92,13 @@ function summary(args: Readonly<Record<string, unknown>>): string {
   const text = Object.entries(args)
     .map(([key, value]) => (key === 'command' || key === 'path' ? String(value) : `${key}=${JSON.stringify(value)}`))
     .join(' ')
-    .replaceAll('\n', '⏎')
-  return text.length > shownColumns ? `${[...text].slice(0, shownColumns).join('')}…` : text
+  return sanitiseLine(text.trim().replaceAll(/\r?\n|\r/g, '⏎'), shownColumns)
 }
 
 function shown(content: readonly { readonly type: string; readonly text?: string }[]): readonly string[] {
-  const lines = content.flatMap((part) => (part.text ?? `(${part.type})`).split('\n'))
+  const lines = content
+    .flatMap((part) => (part.text ?? `(${part.type})`).split(/\r?\n/))
+    .map((line) => sanitiseLine(line, shownColumns))
   if (lines.length <= headLines + tailLines + 1) return lines
   return [
     ...lines.slice(0, headLines),

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
-import { homedir, tmpdir, userInfo } from 'node:os'
-import { delimiter, join } from 'node:path'
+import { homedir, tmpdir } from 'node:os'
+import { delimiter, isAbsolute, join } from 'node:path'
 import type { MachineHosts } from '@reve/agent'
 import type { MicroVmHost } from '@reve/sandbox-microvm'
 import { npmRegistry } from './host-process.ts'
@@ -19,12 +19,16 @@ export type Surroundings = {
 
 export function surroundings(env: NodeJS.ProcessEnv): Surroundings {
   const value = (name: string): string | undefined => env[name] || undefined
-  const user = userInfo()
+  // A relative one is invalid by the XDG specification, and would be another folder wherever reve is started.
+  const base = (name: string): string | undefined => {
+    const folder = value(name)
+    return folder !== undefined && isAbsolute(folder) ? folder : undefined
+  }
   const programs = value('REVE_PROGRAM_PATH')
   return {
     env: (name) => env[name],
-    cacheDir: join(value('XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'reve'),
-    runtimeDir: runtimeDir(value('XDG_RUNTIME_DIR'), user.uid),
+    cacheDir: join(base('XDG_CACHE_HOME') ?? join(homedir(), '.cache'), 'reve'),
+    runtimeDir: runtimeDir(base('XDG_RUNTIME_DIR'), process.getuid?.() ?? 0),
     ...(programs === undefined ? {} : { searchPath: programs.split(delimiter) }),
   }
 }

@@ -1,7 +1,15 @@
 import { describe, expect, test } from 'vitest'
 import { parseCommand, UsageError } from '../src/arguments.ts'
 
-const run = { type: 'run', prompt: undefined, resume: false, json: false, model: undefined, maxTurns: undefined }
+const run = {
+  type: 'run',
+  prompt: undefined,
+  stdin: false,
+  resume: false,
+  json: false,
+  model: undefined,
+  maxTurns: undefined,
+}
 
 describe('a command line', () => {
   test.each([
@@ -23,6 +31,9 @@ describe('a command line', () => {
     [['tool'], { type: 'tool', name: undefined, args: '{}' }],
     [['tool', 'example', '--args', '{"commits":2}'], { type: 'tool', name: 'example', args: '{"commits":2}' }],
     [['run', 'make', 'it', 'work'], { ...run, prompt: 'make it work' }],
+    [['run', 'review', 'this:', '-'], { ...run, prompt: 'review this:', stdin: true }],
+    [['run', '-'], { ...run, stdin: true }],
+    [['run', '--', 'what does', '--help', 'do?'], { ...run, prompt: 'what does --help do?' }],
     [['run', '-c'], { ...run, resume: true }],
     [
       ['run', '--continue', '-m', 'a/b/c', '--max-turns', '3', '--json', 'on'],

@@ -67,7 +67,7 @@ test('init makes an agent in a folder with spaces and an emoji, and is idempoten
   await appendFile(join(agent, 'instructions.md'), '\nBe brief.\n')
   const second = await reve(['init'], agent)
   expect(second.stdout).toContain('  · agent.lua (unchanged)')
-  expect(second.stdout).toContain('  · instructions.md (edited; kept)')
+  expect(second.stdout).toContain('  · instructions.md (changed; kept)')
   const info = await reve(['info'], agent)
   expect(info.code).toBe(0)
   expect(info.stdout.split('\n').slice(0, 4)).toEqual([

@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-const main = fileURLToPath(new URL('../src/main.ts', import.meta.url))
+/** The program, to be run with the `@reve/source` condition. */
+export const main = fileURLToPath(new URL('../src/main.ts', import.meta.url))
 
 export type CliRun = {
   readonly code: number | null

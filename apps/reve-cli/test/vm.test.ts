@@ -1,4 +1,4 @@
-import { access, readdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { probeBackends } from '@reve/sandbox-microvm'
 import { describe, expect, test } from 'vitest'
@@ -8,13 +8,9 @@ import { agentFiles, folderWith, reve } from './run-cli.ts'
 const [backend] = (await probeBackends(surroundings(process.env))).filter(({ ok }) => ok)
 if (backend === undefined) process.stderr.write('no microVM boots here: what needs one is not tested\n')
 
-const until = async (file: string): Promise<void> => {
-  while (
-    !(await access(file).then(
-      () => true,
-      () => false,
-    ))
-  )
+/** Waits for the file, and for what it is to say: a shell makes it before it writes to it. */
+const until = async (file: string, contents = ''): Promise<void> => {
+  while ((await readFile(file, 'utf8').catch(() => undefined))?.endsWith(contents) !== true)
     await new Promise((done) => setTimeout(done, 20))
 }
 
@@ -56,7 +52,7 @@ describe.skipIf(backend === undefined)('in a real microVM', () => {
       'workspace/.keep': '',
     })
     const killed = await reve(['run', 'go'], folder, {
-      started: (child) => void until(join(folder, 'workspace', 'ran')).then(() => child.kill('SIGKILL')),
+      started: (child) => void until(join(folder, 'workspace', 'ran'), 'run\n').then(() => child.kill('SIGKILL')),
     })
     expect(killed.signal).toBe('SIGKILL')
     const before = await sessionOf(folder)
@@ -110,6 +106,18 @@ describe.skipIf(backend === undefined)('in a real microVM', () => {
   })
 })
 
+test.skipIf(backend === undefined)(
+  'doctor says what is wrong with an agent and its model, and exits with 3',
+  async () => {
+    const folder = await folderWith(agentFiles('- text: x\n'))
+    expect(await reve(['doctor'], folder)).toMatchObject({ code: 0, stdout: expect.stringContaining('✓ model') })
+    await writeFile(join(folder, 'models.yml'), 'providers: {}\n')
+    expect(await reve(['doctor'], folder)).toMatchObject({ code: 3, stdout: expect.stringContaining('✗ model') })
+    await writeFile(join(folder, 'agent.lua'), 'agent { modle = 1 }\n')
+    expect(await reve(['doctor'], folder)).toMatchObject({ code: 3, stdout: expect.stringContaining('modle') })
+  },
+)
+
 test('without QEMU nothing runs on the host instead, and the message has the command that gets it', async () => {
   const folder = await folderWith({
     ...agentFiles('- calls: [{ name: bash, arguments: { command: "touch ran-on-the-host" } }]\n- text: x\n'),
@@ -120,8 +128,21 @@ test('without QEMU nothing runs on the host instead, and the message has the com
     code: 125,
     stderr: expect.stringMatching(/without qemu-system-x86_64.*Install it with: (apt-get install|brew install)/s),
   })
-  await reve(['run', 'go'], folder, { env })
+  const run = await reve(['run', 'go'], folder, { env })
+  // The second turn of the script is never asked for.
+  expect(run).toMatchObject({ code: 4, stdout: '', stderr: expect.stringContaining('Install it with') })
+  expect((await sessionOf(folder)).filter((line) => line['type'] === 'task_attempt')).toHaveLength(1)
+  expect((await sessionOf(folder)).at(-1)).toMatchObject({ type: 'operation_finished', outcome: 'aborted' })
   expect(await readdir(join(folder, 'workspace'))).toEqual(['.keep'])
   expect(await readdir(folder)).not.toContain('ran-on-the-host')
+  await mkdir(join(folder, 'tools'))
+  await writeFile(
+    join(folder, 'tools', 'look.lua'),
+    'tool("look", { description = "d", run = function(args, ctx) return ctx.sh("true") end })',
+  )
+  expect(await reve(['tool', 'look'], folder, { env })).toMatchObject({
+    code: 4,
+    stderr: expect.stringContaining('qemu-system-x86_64'),
+  })
   expect(await reve(['doctor'], folder, { env })).toMatchObject({ code: 4, stdout: expect.stringContaining('missing') })
 })

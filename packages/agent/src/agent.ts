@@ -1,6 +1,6 @@
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isReveError, messageOf, openConfined, redactSecrets } from '@reve/base'
+import { isReveError, messageOf, openConfined, redactSecrets, type ReveError } from '@reve/base'
 import { loadModels, type ModelCatalogue } from '@reve/providers'
 import type { JsonObject, Model } from '@reve/providers/model'
 import { createHarness, type HarnessOptions, type Tool } from '@reve/harness'
@@ -11,6 +11,7 @@ import { loadDefinition, type Definition } from './definition.ts'
 import { AgentError } from './errors.ts'
 import { editTool, readTool, writeTool } from './file-tools.ts'
 import { luaHostCalls, luaTool } from './lua-tools.ts'
+import { refusing } from './refusal.ts'
 import { newSession, newestSession, type OpenSession } from './sessions.ts'
 import { systemPrompt } from './system-prompt.ts'
 import { vmName } from './vm-name.ts'
@@ -36,7 +37,12 @@ export type AgentInfo = {
 }
 
 /** An opened session: the harness, and where it is stored. Close it to release the session's lock. */
-export type AgentSession = OpenSession & AsyncDisposable & { readonly model: Model }
+export type AgentSession = OpenSession &
+  AsyncDisposable & {
+    readonly model: Model
+    /** Why the last run was stopped when no microVM can be had here: without one an agent does not work on. */
+    readonly refusal: () => ReveError | undefined
+  }
 
 export interface Agent extends AsyncDisposable {
   readonly info: AgentInfo
@@ -54,6 +60,12 @@ export interface Agent extends AsyncDisposable {
     readonly model?: string
     readonly maxTurns?: number
   }): Promise<AgentSession>
+  /**
+   * Checks `models.yml` and whether the agent's model can be used: it is listed, and its key is set. Asks no provider.
+   *
+   * @throws AgentError `no_model`; ModelsError and YamlError as `loadModels` of `@reve/providers`.
+   */
+  checkModel(): Promise<void>
   /** Runs one Lua tool as the model would; the name and arguments are checked before a VM boots. */
   runTool(name: string, args: JsonObject, options?: { readonly signal?: AbortSignal }): Promise<string>
   close(): Promise<void>
@@ -69,11 +81,19 @@ const noteBytes = 1 << 20
  */
 export async function openAgent(folder: string, host: AgentHost): Promise<Agent> {
   const definition = await loadDefinition(folder)
+  try {
+    return await agentOf(definition, host)
+  } catch (error) {
+    await definition.lua.close()
+    throw error
+  }
+}
+
+async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> {
   const { root, policy, lua } = definition
   const stateDir = join(root, '.reve')
   const workspace = join(root, 'workspace')
-  await mkdir(stateDir, { recursive: true, mode: 0o700 })
-  await mkdir(workspace, { recursive: true })
+  await ensureWorkspace(workspace)
   const spec = policyToSpec(policy, { name: vmName(root), stateDir: join(stateDir, 'vm'), workspace })
   const vm = createMicroVm(spec, host.vm, { backend: policy.backend })
   const sessionsDir = join(stateDir, 'sessions')
@@ -85,25 +105,39 @@ export async function openAgent(folder: string, host: AgentHost): Promise<Agent>
     return [...builtins.filter(({ name }) => !replaced.has(name)), ...declared]
   }
 
+  const modelOf = async (env: AgentHost['env'], reference = definition.model): Promise<Model> =>
+    resolveModel(await models(root, env), reference)
+
   const openSession: Agent['openSession'] = async (options) => {
     const { env, read } = remembering(host.env)
-    const model = resolveModel(await models(root, env), options.model ?? definition.model)
+    const model = await modelOf(env, options.model)
     const log =
       options.session === 'new' ? await newSession(sessionsDir, host.now) : await newestSession(sessionsDir, host.now)
-    return sessionOf(log, model, {
+    let refusal: ReveError | undefined
+    const session = sessionOf(log, model, () => refusal, {
       log,
       model,
-      tools,
+      tools: () =>
+        tools().map((tool) =>
+          refusing(tool, async (error) => {
+            refusal = error
+            await session.harness.abort()
+          }),
+        ),
       system: () => prompt(definition, spec.workdir),
       redact: redactor([...read(), ...policy.secrets.map(({ source }) => host.env(source) ?? '')]),
       ...(definition.thinking === undefined ? {} : { thinking: definition.thinking }),
       ...(options.maxTurns === undefined ? {} : { limits: { maxTurns: options.maxTurns } }),
     })
+    return session
   }
 
   const close = async (): Promise<void> => {
-    await lua.close()
-    await vm.stop()
+    try {
+      await lua.close()
+    } finally {
+      await vm.stop()
+    }
   }
 
   return {
@@ -115,8 +149,11 @@ export async function openAgent(folder: string, host: AgentHost): Promise<Agent>
       tools: lua.program.tools.map(({ name, description }) => ({ name, description })),
     },
     vm,
+    checkModel: async () => {
+      await modelOf(host.env)
+    },
     openSession,
-    runTool: (name, args, { signal } = {}) => {
+    runTool: async (name, args, { signal } = {}) => {
       if (!lua.program.tools.some((tool) => tool.name === name)) {
         const known = lua.program.tools.map((tool) => tool.name).join(', ') || 'none'
         throw new AgentError('unknown_tool', `this agent has no Lua tool "${name}" (it has: ${known})`)
@@ -128,12 +165,27 @@ export async function openAgent(folder: string, host: AgentHost): Promise<Agent>
   }
 }
 
-function sessionOf(log: SessionLog, model: Model, options: HarnessOptions): AgentSession {
+/** Git keeps no empty folder, so that a cloned agent comes without its `workspace/`. */
+async function ensureWorkspace(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true })
+  } catch (cause) {
+    throw new AgentError('io', `${path} cannot be used as the agent's working folder: ${messageOf(cause)}`, { cause })
+  }
+}
+
+function sessionOf(
+  log: SessionLog,
+  model: Model,
+  refusal: AgentSession['refusal'],
+  options: HarnessOptions,
+): AgentSession {
   const harness = createHarness(options)
   return {
     log,
     harness,
     model,
+    refusal,
     [Symbol.asyncDispose]: async () => {
       await harness.close()
       await log.close()

@@ -20,6 +20,9 @@ wc -l <"$1" >&2
 [ -n "$(tail -c 1 "$1")" ] && echo + >&2
 exit 0`
 
+/** A pipe or a device could be read for ever. */
+const loadScript = '[ -f "$1" ] || [ ! -e "$1" ] || { echo "$1 is not a regular file" >&2; exit 66; }; cat "$1"'
+
 /** Replaces a file's contents from stdin whole or not at all, keeping its mode; a link's target is replaced, not the link. */
 const writeScript = `
 set -e
@@ -56,8 +59,9 @@ export function readTool(vm: MicroVm): Tool {
       const result = await guestScript(vm, readScript, args, { signal })
       const report = outputText(result.stderr).trim()
       if (result.exitCode !== 0) return failed(report || `read ended with exit code ${result.exitCode}`)
-      const [count = '0', unfinished] = report.split('\n').slice(report.startsWith('+') ? 0 : -2)
-      const total = Number(count) + (unfinished === '+' ? 1 : 0)
+      // The last lines: a program of the pipe may have complained before.
+      const [, count = '0', unfinished] = /(\d+)(\n\+)?$/.exec(report) ?? []
+      const total = Number(count) + (unfinished === undefined ? 0 : 1)
       if (first > total && total > 0) return failed(`Offset ${first} is beyond end of file (${total} lines total)`)
       if (total === 0) return { content: '(empty file)' }
       if (result.stdoutBytes > result.stdout.length) {
@@ -134,7 +138,7 @@ export function editTool(vm: MicroVm): Tool {
     }),
     run: async ({ path, old, new: replacement, replace_all }, { signal }) => {
       const file = pathArgument(path)
-      const loaded = await guestScript(vm, 'cat "$1"', [file], { signal, maxOutputBytes: editableBytes })
+      const loaded = await guestScript(vm, loadScript, [file], { signal, maxOutputBytes: editableBytes })
       if (loaded.exitCode !== 0) return failed(outputText(loaded.stderr).trim() || `${path} could not be read`)
       if (loaded.stdoutBytes > loaded.stdout.length) {
         return failed(

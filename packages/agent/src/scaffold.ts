@@ -1,6 +1,6 @@
 import { mkdir, readFile, realpath } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import { messageOf, openConfined } from '@reve/base'
+import { ConfinedError, messageOf, openConfined, type Confined } from '@reve/base'
 import { AgentError } from './errors.ts'
 
 /** Hosts that the scaffold's `allow` list takes from the machine that runs `reve init`. */
@@ -14,8 +14,8 @@ export type MachineHosts = {
 export type ScaffoldEntry = {
   /** Path below the root, with `/`. */
   readonly path: string
-  /** `edited`: the file exists with other contents and was left as it is. */
-  readonly state: 'created' | 'unchanged' | 'edited'
+  /** `changed`: the file exists with other contents and was left as it is. */
+  readonly state: 'created' | 'unchanged' | 'changed'
 }
 
 export type ScaffoldReport = {
@@ -75,14 +75,23 @@ export async function scaffold(root: string, hosts: MachineHosts): Promise<Scaff
         entries.push({ path, state: 'created' })
         continue
       }
-      const { size } = await confined.stat(path)
-      const same = size <= comparableBytes && (await confined.readText(path, { maxBytes: comparableBytes })) === text
-      entries.push({ path, state: same ? 'unchanged' : 'edited' })
+      entries.push({ path, state: (await holds(confined, path, text)) ? 'unchanged' : 'changed' })
     }
   } catch (cause) {
     throw new AgentError('io', `${at} cannot be written: ${messageOf(cause)}`, { cause })
   }
   return { root: real, entries }
+}
+
+/** Whether the file is there with just this text. A link of the user's is as much theirs as an edit: it is not followed. */
+async function holds(confined: Confined, path: string, text: string): Promise<boolean> {
+  try {
+    const { size } = await confined.stat(path)
+    return size <= comparableBytes && (await confined.readText(path, { maxBytes: comparableBytes })) === text
+  } catch (error) {
+    if (error instanceof ConfinedError && error.code === 'is_link') return false
+    throw error
+  }
 }
 
 /** Puts the machine's hosts where the template's list names them, or says that there are none. */

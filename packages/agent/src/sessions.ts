@@ -7,13 +7,13 @@ import { AgentError } from './errors.ts'
 
 export type OpenSession = { readonly log: SessionLog; readonly harness: Harness }
 
-/** `main-<UTC>-<id>.jsonl`: sorts by time. */
+/** `main-<UTC>-<id>.jsonl`: sorts by time, to the millisecond, so that of two short runs the later one is the newest. */
 const sessionFile = /^main-.*\.jsonl$/
 
 /** Makes a new session in `folder` (0700). */
 export async function newSession(folder: string, now: () => number = Date.now): Promise<SessionLog> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
-  const at = new Date(now()).toISOString().replaceAll(/[-:]|\.\d+/g, '')
+  const at = new Date(now()).toISOString().replaceAll(/[-:.]/g, '')
   return createSession(join(folder, `main-${at}-${randomBytes(4).toString('hex')}.jsonl`), { cwd: 'workspace', now })
 }
 

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { isReveError } from '@reve/base'
 import type { MicroVm } from '@reve/sandbox-microvm'
 import { guestScript } from './guest.ts'
 
@@ -12,16 +13,24 @@ export const shownCharacters = 24_000
 export async function spill(vm: MicroVm, text: string, signal: AbortSignal): Promise<string> {
   if (text.length <= shownCharacters) return text
   const path = `/tmp/reve-tool-output-${randomBytes(6).toString('hex')}.log`
-  const saved = await guestScript(vm, 'umask 077 && cat >"$1"', [path], {
-    signal,
-    stdin: new TextEncoder().encode(text),
-  })
+  const saved = await save(vm, path, text, signal)
   const half = shownCharacters / 2
   const head = text.slice(0, wholeBefore(text, half))
   const tail = text.slice(wholeAfter(text, text.length - half))
   const cut = text.length - head.length - tail.length
-  const where = saved.exitCode === 0 ? `Full output: ${path}` : 'The full output could not be saved in the VM.'
+  const where = saved ? `Full output: ${path}` : 'The full output could not be saved in the VM.'
   return `${head}\n… ${cut} characters are left out here. ${where} …\n${tail}`
+}
+
+/** A VM that is gone by now must not take the result with it: what is shown is still true. */
+async function save(vm: MicroVm, path: string, text: string, signal: AbortSignal): Promise<boolean> {
+  const stdin = new TextEncoder().encode(text)
+  try {
+    return (await guestScript(vm, 'umask 077 && cat >"$1"', [path], { signal, stdin })).exitCode === 0
+  } catch (error) {
+    if (isReveError(error)) return false
+    throw error
+  }
 }
 
 const isLowSurrogate = (text: string, at: number): boolean => /[\uDC00-\uDFFF]/.test(text.charAt(at))

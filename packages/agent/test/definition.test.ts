@@ -1,8 +1,9 @@
-import { mkdir, mkdtemp, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
 import { openAgent } from '../src/index.ts'
+import { newestFile, newSession } from '../src/sessions.ts'
 
 async function agentWith(files: Readonly<Record<string, string>>) {
   const root = await mkdtemp(join(tmpdir(), 'definition-'))
@@ -95,7 +96,7 @@ test('an unknown Lua tool is refused before any VM starts, naming those there ar
     'tools/a.lua': 'tool("hello", { description = "d", run = function() return "hi" end })',
   })
   await using agent = await open()
-  await expect(async () => agent.runTool('helo', {})).rejects.toMatchObject({
+  await expect(agent.runTool('helo', {})).rejects.toMatchObject({
     code: 'unknown_tool',
     message: expect.stringContaining('hello'),
   })
@@ -137,4 +138,39 @@ test("keys and secrets of the environment never reach the session's file", async
   expect(events.join()).not.toContain('sentinel-4711-secret')
   expect(JSON.stringify(session.log.lines)).not.toContain('sentinel-4711-secret')
   expect(JSON.stringify(session.log.lines)).toContain('[redacted]')
+})
+
+test('opening an agent leaves nothing in its folder but a missing workspace/, and refuses one that is a file', async () => {
+  const { root, open } = await agentWith({ 'agent.lua': 'agent {}', '.reve': 'a file in the way of later work' })
+  await (await open()).close()
+  expect((await readdir(root)).toSorted()).toEqual(['.reve', 'agent.lua', 'workspace'])
+  await rm(join(root, 'workspace'), { recursive: true })
+  await writeFile(join(root, 'workspace'), '')
+  await expect(open()).rejects.toMatchObject({ name: 'AgentError', code: 'io' })
+})
+
+test('of sessions that begin within one second, the last is the newest', async () => {
+  const root = await mkdtemp(join(tmpdir(), 'sessions-'))
+  const files: string[] = []
+  for (let ms = 0; ms < 12; ms++) {
+    const log = await newSession(root, () => Date.UTC(2026, 0, 1) + ms)
+    files.push(log.file)
+    await log.close()
+    expect(await newestFile(root)).toBe(log.file)
+  }
+  expect(files.toSorted()).toEqual(files)
+})
+
+test('a model is checked without a session: its file, its name, its key', async () => {
+  const { root, open } = await agentWith({
+    'agent.lua': 'agent { model = "hosted/m" }',
+    'models.yml':
+      'providers:\n  hosted:\n    api: openai-completions\n    baseUrl: http://127.0.0.1:9\n    apiKey: $SOME_KEY\n    models: [{ id: m }]\n',
+  })
+  await using set = await open({ SOME_KEY: 'a-key-of-some-length' })
+  await set.checkModel()
+  await using unset = await open()
+  await expect(unset.checkModel()).rejects.toThrow('SOME_KEY')
+  await rm(join(root, 'models.yml'))
+  await expect(set.checkModel()).rejects.toMatchObject({ code: 'no_model' })
 })

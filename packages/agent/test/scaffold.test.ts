@@ -62,7 +62,7 @@ test('again: unchanged, edited and kept, created when missing', async () => {
   await rm(join(root, 'models.yml'))
   const { entries } = await scaffold(root, hosts)
   const state = Object.fromEntries(entries.map((entry) => [entry.path, entry.state]))
-  expect(state).toMatchObject({ 'agent.lua': 'edited', 'models.yml': 'created', 'sandbox.lua': 'unchanged' })
+  expect(state).toMatchObject({ 'agent.lua': 'changed', 'models.yml': 'created', 'sandbox.lua': 'unchanged' })
   expect(await readFile(join(root, 'agent.lua'), 'utf8')).toBe('agent { model = "mine/model" }\n')
 })
 
@@ -104,4 +104,15 @@ test('a file in the place of the folder is refused', async () => {
   const base = await folder()
   await writeFile(join(base, 'file'), '')
   await expect(scaffold(join(base, 'file'), hosts)).rejects.toMatchObject({ code: 'io' })
+})
+
+test('a file that the user replaced by a link is theirs: kept, not followed, and the rest is completed', async () => {
+  const root = await folder()
+  const elsewhere = join(await folder(), 'shared.md')
+  await writeFile(elsewhere, 'shared instructions')
+  await symlink(elsewhere, join(root, 'instructions.md'))
+  const { entries } = await scaffold(root, hosts)
+  expect(entries.find(({ path }) => path === 'instructions.md')?.state).toBe('changed')
+  expect(entries.at(-1)).toEqual({ path: '.gitignore', state: 'created' })
+  expect(await readFile(elsewhere, 'utf8')).toBe('shared instructions')
 })

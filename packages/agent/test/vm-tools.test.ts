@@ -66,7 +66,10 @@ describe.skipIf(backend === undefined)('tools in the guest', () => {
       )
       expect((await call(readTool, { path: 'ten', offset: 9 })).text).toBe('    9  line 9\n   10  line 10')
       expect((await call(readTool, { path: 'ten', offset: -5, limit: 1 })).text).toContain('    1  line 1')
-      expect(await call(readTool, { path: 'ten', offset: 11 })).toEqual({ text: 'Offset 11 is beyond end of file (10 lines total)', isError: true })
+      expect(await call(readTool, { path: 'ten', offset: 11 })).toEqual({
+        text: 'Offset 11 is beyond end of file (10 lines total)',
+        isError: true,
+      })
     })
 
     test('an unfinished last line counts, an empty file is one', async () => {
@@ -86,15 +89,26 @@ describe.skipIf(backend === undefined)('tools in the guest', () => {
 
     test('what is missing, a folder, or no text is told', async () => {
       await writeFile(join(workspace, 'binary'), new Uint8Array([1, 0, 2, 255]))
-      expect(await call(readTool, { path: 'missing' })).toMatchObject({ isError: true, text: expect.stringContaining('no such file') })
-      expect(await call(readTool, { path: '/etc' })).toMatchObject({ isError: true, text: expect.stringContaining('is a directory') })
-      expect(await call(readTool, { path: 'binary' })).toMatchObject({ isError: true, text: expect.stringContaining('not UTF-8') })
+      expect(await call(readTool, { path: 'missing' })).toMatchObject({
+        isError: true,
+        text: expect.stringContaining('no such file'),
+      })
+      expect(await call(readTool, { path: '/etc' })).toMatchObject({
+        isError: true,
+        text: expect.stringContaining('is a directory'),
+      })
+      expect(await call(readTool, { path: 'binary' })).toMatchObject({
+        isError: true,
+        text: expect.stringContaining('not UTF-8'),
+      })
     })
   })
 
   describe('write and edit', () => {
     test('make folders, keep modes, replace the target of a link', async () => {
-      expect((await call(writeTool, { path: 'deep/er/file', content: 'é\n' })).text).toBe('wrote 3 bytes to deep/er/file')
+      expect((await call(writeTool, { path: 'deep/er/file', content: 'é\n' })).text).toBe(
+        'wrote 3 bytes to deep/er/file',
+      )
       expect(await readFile(join(workspace, 'deep/er/file'), 'utf8')).toBe('é\n')
       await writeFile(join(workspace, 'script'), 'echo old\n', { mode: 0o755 })
       await symlink('script', join(workspace, 'alias'))
@@ -112,14 +126,19 @@ describe.skipIf(backend === undefined)('tools in the guest', () => {
       })
       expect(await call(editTool, { path: 'twice', old: 'z', new: 'y' })).toMatchObject({ isError: true })
       expect(await readFile(join(workspace, 'twice'), 'utf8')).toBe('x\nx\n')
-      expect((await call(editTool, { path: 'twice', old: 'x', new: 'y', replace_all: true })).text).toBe('edited twice in 2 places')
+      expect((await call(editTool, { path: 'twice', old: 'x', new: 'y', replace_all: true })).text).toBe(
+        'edited twice in 2 places',
+      )
       expect(await call(editTool, { path: 'missing', old: 'x', new: 'y' })).toMatchObject({ isError: true })
     })
   })
 
   describe('bash', () => {
     test('gives both streams, and the code when it is not 0', async () => {
-      expect(await call(bashTool, { command: 'echo out; echo err >&2; exit 3' })).toEqual({ text: 'out\nerr\n(exit 3)', isError: true })
+      expect(await call(bashTool, { command: 'echo out; echo err >&2; exit 3' })).toEqual({
+        text: 'out\nerr\n(exit 3)',
+        isError: true,
+      })
       expect(await call(bashTool, { command: 'true' })).toEqual({ text: '(no output)', isError: false })
       expect((await call(bashTool, { command: 'pwd; echo $0' })).text).toBe('/workspace\nsh')
     })
@@ -133,7 +152,8 @@ describe.skipIf(backend === undefined)('tools in the guest', () => {
     test('a cancelled one keeps its output, and the VM serves the next', async () => {
       const controller = new AbortController()
       const running = call(bashTool, { command: 'echo started; touch .running; sleep 100' }, controller.signal)
-      while (!(await stat(join(workspace, '.running')).catch(() => undefined))) await new Promise((done) => setTimeout(done, 20))
+      while (!(await stat(join(workspace, '.running')).catch(() => undefined)))
+        await new Promise((done) => setTimeout(done, 20))
       controller.abort()
       expect(await running).toMatchObject({ isError: true, text: 'started\n(cancelled: the command was killed)' })
       expect((await call(bashTool, { command: 'echo still here' })).text).toBe('still here')
@@ -149,7 +169,9 @@ describe.skipIf(backend === undefined)('tools in the guest', () => {
     })
 
     test('the host is not there', async () => {
-      const { text } = await call(bashTool, { command: `ls ${JSON.stringify(homedir())}/.cache/reve ${JSON.stringify(workspace)} 2>&1; uname -n` })
+      const { text } = await call(bashTool, {
+        command: `ls ${JSON.stringify(homedir())}/.cache/reve ${JSON.stringify(workspace)} 2>&1; uname -n`,
+      })
       expect(text).toContain('No such file')
       expect(text).toContain('reve')
     })

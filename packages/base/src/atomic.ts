@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { open, rename, rm } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { dirname, join } from 'node:path'
 
 export type AtomicOptions = {
   /** Permission bits of the new file (default 0o600). */
@@ -10,7 +9,8 @@ export type AtomicOptions = {
   readonly fsync?: boolean
 }
 
-const temporaryName = (path: string): string => `${path}.${process.pid}-${randomBytes(6).toString('hex')}.tmp`
+/** In the same folder, and short: the file's own name may be as long as a name can be. */
+const temporaryName = (path: string): string => join(dirname(path), `.${randomBytes(8).toString('hex')}.tmp`)
 
 /** Writes a file whole or not at all: readers see the old contents or the new ones. Leaves nothing behind when it fails. */
 export async function writeFileAtomic(
@@ -35,32 +35,6 @@ export async function writeFileAtomic(
     throw error
   }
   if (options.fsync ?? true) await syncFolder(dirname(path))
-}
-
-/** As `writeFileAtomic`, for code that may not wait. */
-export function writeFileAtomicSync(path: string, data: string | Uint8Array, options: AtomicOptions = {}): void {
-  const temporary = temporaryName(path)
-  try {
-    const fd = openSync(temporary, 'wx', options.mode ?? 0o600)
-    try {
-      writeFileSync(fd, data)
-      if (options.fsync ?? true) fsyncSync(fd)
-    } finally {
-      closeSync(fd)
-    }
-    renameSync(temporary, path)
-  } catch (error) {
-    rmSync(temporary, { force: true })
-    throw error
-  }
-  if (options.fsync ?? true) {
-    const fd = openSync(dirname(path), 'r')
-    try {
-      fsyncSync(fd)
-    } finally {
-      closeSync(fd)
-    }
-  }
 }
 
 /** Makes a rename in `folder` durable. */

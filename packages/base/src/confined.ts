@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { constants, existsSync } from 'node:fs'
 import { lstat, mkdir, open, readdir, realpath, rename, rm, rmdir, stat, type FileHandle } from 'node:fs/promises'
-import { join } from 'node:path'
-import { messageOf, ReveError } from './errors.ts'
+import { dirname, join } from 'node:path'
+import { codeOf, messageOf, ReveError } from './errors.ts'
 
 export type ConfinedErrorCode =
   | 'escapes_root'
@@ -58,7 +58,8 @@ const folderFlags = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOF
  */
 export async function openConfined(root: string): Promise<Confined> {
   const real = await realpath(root)
-  const walk = existsSync('/proc/self/fd') ? handleWalk(real) : pathWalk(real)
+  const byHandle = existsSync('/proc/self/fd')
+  const walk = byHandle ? handleWalk(real) : pathWalk(real)
 
   /** Looks at `path` without following it. */
   const look = (path: string) => walk(path, (at) => translated(path, lstat(at)))
@@ -97,12 +98,18 @@ export async function openConfined(root: string): Promise<Confined> {
       }
     },
     list: (path) =>
-      walk(path === '' ? '.' : `${path}/.`, async (at) => {
-        const entries = await translated(path, readdir(at, { withFileTypes: true }))
-        return entries.map((entry) => ({
-          name: entry.name,
-          kind: entry.isFile() ? 'file' : entry.isDirectory() ? 'folder' : entry.isSymbolicLink() ? 'link' : 'other',
-        }))
+      walk(path, async (at) => {
+        // The folder itself may have been swapped for a link as well: it is opened without following one, then read.
+        const folder = await translated(path, open(at, folderFlags))
+        try {
+          const entries = await translated(path, readdir(byHandle ? descriptor(folder) : at, { withFileTypes: true }))
+          return entries.map((entry) => ({
+            name: entry.name,
+            kind: entry.isFile() ? 'file' : entry.isDirectory() ? 'folder' : entry.isSymbolicLink() ? 'link' : 'other',
+          }))
+        } finally {
+          await folder.close()
+        }
       }),
     mkdirp: async (path) => {
       const names = components(path)
@@ -120,7 +127,8 @@ export async function openConfined(root: string): Promise<Confined> {
     },
     writeAtomic: (path, data, options = {}) =>
       walk(path, async (at) => {
-        const temporary = `${at}.${process.pid}-${randomBytes(6).toString('hex')}.tmp`
+        // In the same folder, and short: the file's own name may be as long as a name can be.
+        const temporary = join(dirname(at), `.${randomBytes(8).toString('hex')}.tmp`)
         const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW
         try {
           const handle = await open(temporary, flags, options.mode ?? 0o600)
@@ -243,6 +251,3 @@ function translate(path: string, error: unknown): unknown {
       return new ConfinedError('io', `${path}: ${messageOf(error)}`, { cause: error })
   }
 }
-
-const codeOf = (error: unknown): string | undefined =>
-  error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined

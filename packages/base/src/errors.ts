@@ -26,6 +26,10 @@ export function isReveError(value: unknown): value is ReveError {
   return value instanceof ReveError
 }
 
+/** The code of a thrown thing that has one: `ENOENT` and its like, or one of ours. */
+export const codeOf = (error: unknown): string | undefined =>
+  error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
+
 /** Characters of a thrown thing's text that are worth showing. */
 const shownCharacters = 2000
 

@@ -3,11 +3,11 @@
  *
  * @packageDocumentation
  */
-export { writeFileAtomic, writeFileAtomicSync } from './atomic.ts'
+export { writeFileAtomic } from './atomic.ts'
 export type { AtomicOptions } from './atomic.ts'
 export { ConfinedError, openConfined } from './confined.ts'
 export type { Confined, ConfinedEntry, ConfinedErrorCode } from './confined.ts'
-export { isReveError, messageOf, ReveError } from './errors.ts'
+export { codeOf, isReveError, messageOf, ReveError } from './errors.ts'
 export type { ReveErrorOptions } from './errors.ts'
 export { didYouMean, nearest } from './hints.ts'
 export { createIdSource, timeOrderedId } from './ids.ts'

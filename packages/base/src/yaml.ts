@@ -52,6 +52,10 @@ function loadYaml(source: string, file: string): unknown {
   // An empty document is null, as it is for every other YAML reader.
   if (source.replaceAll(/^\s*(#.*)?$/gm, '').trim() === '') return null
   try {
+    const bad = badAlias(source)
+    if (bad !== undefined) {
+      throw new YamlError('yaml_syntax', [{ file, ...positionAt(source, bad.offset), path: '', message: bad.message }])
+    }
     return load(source, { filename: file })
   } catch (error) {
     if (!(error instanceof YAMLException)) throw error
@@ -60,6 +64,57 @@ function loadYaml(source: string, file: string): unknown {
     const column = mark ? mark.column + 1 : 1
     throw new YamlError('yaml_syntax', [{ file, line, column, path: '', message: error.reason }], error)
   }
+}
+
+/** Values that a document may have when its aliases are written out. */
+const mostValues = 100_000
+
+/**
+ * The first alias that must not be followed: one that stands inside of what it names, or one with which a few lines become
+ * more values than anybody wrote.
+ */
+function badAlias(source: string): { readonly offset: number; readonly message: string } | undefined {
+  /** Values of each anchor that is complete. */
+  const sizes = new Map<string, number>()
+  const stack: { readonly anchor: string | undefined; size: number }[] = [{ anchor: undefined, size: 0 }]
+  const nameAt = (start: number, end: number): string | undefined => (start < 0 ? undefined : source.slice(start, end))
+  const add = (anchor: string | undefined, size: number): void => {
+    if (anchor !== undefined) sizes.set(anchor, size)
+    const frame = stack.at(-1)
+    if (frame !== undefined) frame.size += size
+  }
+  for (const event of parseEvents(source, {})) {
+    switch (event.type) {
+      case EVENT_ID.DOCUMENT:
+        stack.push({ anchor: undefined, size: 0 })
+        break
+      case EVENT_ID.MAPPING:
+      case EVENT_ID.SEQUENCE:
+        stack.push({ anchor: nameAt(event.anchorStart, event.anchorEnd), size: 1 })
+        break
+      case EVENT_ID.SCALAR:
+        add(nameAt(event.anchorStart, event.anchorEnd), 1)
+        break
+      case EVENT_ID.POP: {
+        const frame = stack.pop()
+        if (frame !== undefined) add(frame.anchor, frame.size)
+        break
+      }
+      case EVENT_ID.ALIAS: {
+        const name = nameAt(event.anchorStart, event.anchorEnd) ?? ''
+        const offset = event.anchorStart
+        if (stack.some(({ anchor }) => anchor === name))
+          return { offset, message: `the alias *${name} stands inside of what it names` }
+        add(undefined, sizes.get(name) ?? 1)
+        if ((stack.at(-1)?.size ?? 0) > mostValues)
+          return { offset, message: `with the alias *${name} the document has more than ${mostValues} values` }
+        break
+      }
+      default:
+        break
+    }
+  }
+  return undefined
 }
 
 const separator = '\0'

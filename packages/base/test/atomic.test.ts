@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { writeFileAtomic, writeFileAtomicSync } from '../src/index.ts'
+import { writeFileAtomic } from '../src/index.ts'
 
 const folder = () => mkdtemp(join(tmpdir(), 'atomic-'))
 
@@ -13,7 +13,7 @@ test('replaces a file whole, with its mode, and leaves nothing beside it', async
   await writeFileAtomic(file, 'new', { mode: 0o640 })
   expect(await readFile(file, 'utf8')).toBe('new')
   expect((await stat(file)).mode & 0o777).toBe(0o640)
-  writeFileAtomicSync(file, new Uint8Array([1, 2, 3]))
+  await writeFileAtomic(file, new Uint8Array([1, 2, 3]))
   expect([...(await readFile(file))]).toEqual([1, 2, 3])
   expect(await readdir(at)).toEqual(['settings.json'])
 })

@@ -58,6 +58,8 @@ describe('refuses', () => {
     expect(['is_link', 'not_a_folder']).toContain(await codeOf(at.readText('way/secret', { maxBytes: 100 })))
     expect(['is_link', 'not_a_folder']).toContain(await codeOf(at.writeAtomic('way/new', 'x')))
     expect(['is_link', 'not_a_folder']).toContain(await codeOf(at.mkdirp('way/new')))
+    expect(['is_link', 'not_a_folder']).toContain(await codeOf(at.list('way')))
+    expect(['is_link', 'not_a_folder']).toContain(await codeOf(at.list('way/.')))
     expect(await readdir(join(base, 'outside'))).toEqual(['secret'])
   })
 
@@ -75,6 +77,13 @@ describe('refuses', () => {
     const at = await openConfined(root)
     expect(await codeOf(at.readText('pipe', { maxBytes: 100 }))).toBe('not_a_file')
   })
+})
+
+test('a name of the greatest length is written like any other', async () => {
+  const at = await openConfined(root)
+  const name = 'n'.repeat(255)
+  await at.writeAtomic(`folder/${name}`, 'x')
+  expect((await readdir(join(root, 'folder'))).toSorted()).toEqual(['file', name])
 })
 
 test('writing over a link replaces the link and leaves its target alone', async () => {

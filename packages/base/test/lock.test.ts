@@ -1,5 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process'
-import { mkdir, mkdtemp, stat, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, stat, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { once } from 'node:events'
@@ -93,4 +93,41 @@ test('what cannot be a lock is said', async () => {
   expect(() => tryAcquireLock(join(at, 'missing', 'lock'))).toThrow(LockFileError)
   await writeFile(join(at, 'text'), 'this is no database, and long enough to be read as one'.repeat(10))
   expect(() => tryAcquireLock(join(at, 'text'))).toThrow(/cannot be/)
+})
+
+test('a process that is just reading who holds the lock is no holder', async () => {
+  const path = join(await folder(), 'lock')
+  tryAcquireLock(path).release()
+  const code = `const database = require('better-sqlite3')(${JSON.stringify(path)})
+database.exec('BEGIN'); database.prepare('SELECT pid FROM holder').get(); console.log('reading')
+setTimeout(() => process.exit(), 300)`
+  const child = spawn(process.execPath, ['-e', code], {
+    cwd: import.meta.dirname,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  children.push(child)
+  await once(child.stdout, 'data')
+  using lock = tryAcquireLock(path, { pid: 4711 })
+  expect(lock.path).toBe(path)
+  expect(lockHolder(path)).toEqual({ held: true, pid: 4711 })
+})
+
+test('a lock whose object nobody keeps stays held', async () => {
+  const path = join(await folder(), 'lock')
+  const code = `import { tryAcquireLock } from ${JSON.stringify(new URL('../src/index.ts', import.meta.url).href)}
+tryAcquireLock(${JSON.stringify(path)})
+for (let round = 0; round < 5; round++) { globalThis.gc(); await new Promise((done) => setTimeout(done, 10)) }
+console.log('collected'); setInterval(() => {}, 1000)`
+  const child = spawn(process.execPath, ['--expose-gc', '--input-type=module-typescript', '-e', code], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  children.push(child)
+  await once(child.stdout, 'data')
+  expect(lockHolder(path)).toEqual({ held: true, pid: child.pid })
+})
+
+test('a look makes no file', async () => {
+  const at = await folder()
+  expect(lockHolder(join(at, 'lock'))).toEqual({ held: false })
+  expect(await readdir(at)).toEqual([])
 })

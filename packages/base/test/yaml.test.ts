@@ -60,6 +60,27 @@ test.each([
   expect(issuesOf(source)[0]).toMatch(message)
 })
 
+test('an alias is followed, unless it names what it stands in or makes a document explode', () => {
+  expect(parseYaml('a: &x [1, 2]\nb: *x\n', 'x.yml', v.unknown())).toEqual({ a: [1, 2], b: [1, 2] })
+  const refusal = (source: string): string => {
+    try {
+      parseYaml(source, 'x.yml', v.unknown())
+      return 'it was taken'
+    } catch (error) {
+      return error instanceof YamlError ? error.message : String(error)
+    }
+  }
+  expect(refusal('a: &x [1, *x]\n')).toBe('x.yml:1:12: the alias *x stands inside of what it names')
+  const bomb = Array.from(
+    { length: 9 },
+    (_, level) =>
+      `l${level}: &l${level} [${Array(9)
+        .fill(level === 0 ? 'x' : `*l${level - 1}`)
+        .join(', ')}]`,
+  ).join('\n')
+  expect(refusal(bomb)).toMatch(/^x\.yml:6:\d+: with the alias \*l4 the document has more than 100000 values$/)
+})
+
 test('an empty file and one of comments are null', () => {
   expect(parseYaml('', 'x.yml', v.null())).toBeNull()
   expect(parseYaml('# only this\n\n  # and this\n', 'x.yml', v.null())).toBeNull()

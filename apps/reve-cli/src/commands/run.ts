@@ -1,6 +1,7 @@
+import { addAbortSignal } from 'node:stream'
 import { text as readAll } from 'node:stream/consumers'
 import { newestFile, wasInterrupted, type AgentSession } from '@reve/agent'
-import { isReveError } from '@reve/base'
+import { isReveError, messageOf } from '@reve/base'
 import type { RecoveryReport, RunResult } from '@reve/harness'
 import { join } from 'node:path'
 import { UsageError } from '../arguments.ts'
@@ -11,6 +12,7 @@ import { createRunView } from '../run-view.ts'
 
 export type RunOptions = {
   readonly prompt: string | undefined
+  readonly stdin: boolean
   readonly resume: boolean
   readonly json: boolean
   readonly model: string | undefined
@@ -20,7 +22,7 @@ export type RunOptions = {
 /** `reve run` */
 export async function run(context: Context, options: RunOptions): Promise<number> {
   const { output, signal } = context
-  const prompt = await promptOf(options)
+  const prompt = await promptOf(options, signal)
   await using agent = await agentHere(context)
   if (!options.resume) await mentionInterrupted(agent.info.root, output)
   await using session = await agent.openSession({
@@ -32,9 +34,11 @@ export async function run(context: Context, options: RunOptions): Promise<number
   if (options.json) harness.subscribe((event) => output.result(JSON.stringify(event)))
   else harness.subscribe(createRunView(output))
 
-  const recovery = await harness.recover()
+  const recovery = await recovered(session, context)
   if (!options.json) sayRecovery(recovery, session, output)
 
+  // Nothing is written of a prompt that comes too late, so nothing must be said to be kept of it.
+  signal.throwIfAborted()
   const result = await (async (): Promise<RunResult | undefined> => {
     if (prompt !== undefined) return harness.prompt(prompt, { signal })
     try {
@@ -48,7 +52,20 @@ export async function run(context: Context, options: RunOptions): Promise<number
     output.note('nothing to continue: the newest session ended in order; give it a prompt: reve run --continue "…"')
     return exitCode.done
   }
+  const refusal = session.refusal()
+  if (refusal !== undefined) throw refusal
   return conclude(result, options, output)
+}
+
+/** Recovery may run a tool again that only reads; Ctrl-C ends that as it ends a run. */
+async function recovered({ harness }: AgentSession, { signal, output }: Context): Promise<RecoveryReport> {
+  const stop = (): void => void harness.abort().catch((error: unknown) => output.note(messageOf(error)))
+  signal.addEventListener('abort', stop)
+  try {
+    return await harness.recover()
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
 }
 
 function conclude(result: RunResult, options: RunOptions, output: Output): number {
@@ -71,26 +88,23 @@ function conclude(result: RunResult, options: RunOptions, output: Output): numbe
   }
 }
 
-async function promptOf(options: RunOptions): Promise<string | undefined> {
-  const given = options.prompt
+async function promptOf({ prompt, stdin, resume }: RunOptions, signal: AbortSignal): Promise<string | undefined> {
   // `--continue` alone goes on with what there is, whatever standard input is.
-  const piped = !process.stdin.isTTY && !options.resume && given === undefined
-  if (given !== undefined && given !== '-') return given
-  if (given === '-' || piped) {
-    const text = (await readAll(process.stdin)).trim()
-    if (text !== '') return text
-  }
-  if (options.resume && given === undefined) return undefined
+  if (resume && prompt === undefined && !stdin) return undefined
+  const reads = stdin || (prompt === undefined && !process.stdin.isTTY)
+  const parts = [prompt, reads ? await readAll(addAbortSignal(signal, process.stdin)) : undefined]
+  const text = parts.filter((part) => part !== undefined && part.trim() !== '').join('\n\n')
+  if (text !== '') return text
   throw new UsageError('there is no prompt: give it as an argument or on standard input', 'run')
 }
 
-/** A new session beside an interrupted one is fine; that the other one waits should be known. */
+/** A new session beside an unfinished one is fine; that the other one waits, if it does, should be known. */
 async function mentionInterrupted(root: string, output: Output): Promise<void> {
   const file = await newestFile(join(root, '.reve', 'sessions'))
   if (file !== undefined && (await wasInterrupted(file).catch(() => false))) {
     output.note(
       paint('yellow', '  ! '),
-      'the last session was interrupted; "reve run --continue" picks it up. This is a new one.',
+      'the last session has an unfinished run: another process is at it, or it was interrupted and "reve run --continue" picks it up. This is a new one.',
     )
   }
 }

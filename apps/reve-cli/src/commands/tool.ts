@@ -1,10 +1,9 @@
-import { messageOf } from '@reve/base'
+import { messageOf, sanitiseLine } from '@reve/base'
 import type { JsonObject } from '@reve/providers/model'
 import * as v from 'valibot'
 import { UsageError } from '../arguments.ts'
 import { agentHere, type Context } from '../context.ts'
 import { exitCode } from '../exit-codes.ts'
-import { paint } from '../output.ts'
 
 const JsonObjectSchema = v.custom<JsonObject>(
   (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
@@ -19,19 +18,13 @@ export async function tool(
   const args = parseObject(options.args)
   await using agent = await agentHere(context)
   if (options.name === undefined) {
-    const rows = agent.info.tools.map(({ name, description }) => `${name.padEnd(20)} ${description}`)
+    const rows = agent.info.tools.map(({ name, description }) => `${name.padEnd(20)} ${sanitiseLine(description)}`)
     if (rows.length > 0) output.result(rows.join('\n'))
     else output.note('this agent has no Lua tools; add a file to tools/')
     return exitCode.done
   }
-  try {
-    output.result(await agent.runTool(options.name, args, { signal }))
-    return exitCode.done
-  } catch (error) {
-    if (!(error instanceof Error && error.name === 'LuaError')) throw error
-    output.note(paint('red', 'reve: '), messageOf(error))
-    return signal.aborted ? exitCode.interrupted : exitCode.failed
-  }
+  output.result(await agent.runTool(options.name, args, { signal }))
+  return exitCode.done
 }
 
 function parseObject(text: string): JsonObject {
