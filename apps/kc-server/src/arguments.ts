@@ -47,10 +47,13 @@ export function parseCommand(argv: readonly string[]): Command {
     const [word] = rest
     return { type: 'help', topic: word === undefined || word === 'env' ? word : topicOf(word) }
   }
-  if (first.startsWith('-')) throw new UsageError(`unknown option ${first}`)
+  if (first.startsWith('-')) throw new UsageError(`unknown option ${JSON.stringify(first)}`)
   const topic = topicOf(first)
   if (rest.includes('--help') || rest.includes('-h')) return { type: 'help', topic }
   const { values, positionals } = parse(topic, rest)
+  const empty = Object.entries(values).find(([, value]) => value === '')
+  // An empty address is every address, and an empty folder is the one that one happens to be in.
+  if (empty !== undefined) throw new UsageError(`--${empty[0]} needs a value`, topic)
   const root = text(values['root'])
   const json = values['json'] === true
   switch (topic) {
@@ -85,7 +88,7 @@ function parseSeat(words: readonly string[], root: string | undefined, json: boo
     case undefined:
       throw new UsageError('seat needs one of create, list, rekey, remove', 'seat')
     default:
-      throw new UsageError(`seat has no "${action}"; it has create, list, rekey and remove`, 'seat')
+      throw new UsageError(`seat has no ${JSON.stringify(action)}; it has create, list, rekey and remove`, 'seat')
   }
 }
 
@@ -114,6 +117,6 @@ function atMost(topic: Topic, words: readonly string[], count: number): void {
 
 function topicOf(word: string): Topic {
   const topic = topics.find((candidate) => candidate === word)
-  if (topic === undefined) throw new UsageError(`no command "${word}"; there are ${topics.join(', ')}`)
+  if (topic === undefined) throw new UsageError(`no command ${JSON.stringify(word)}; there are ${topics.join(', ')}`)
   return topic
 }

@@ -1,5 +1,6 @@
-import { ReveError } from '@reve/base'
+import { didYouMean, ReveError } from '@reve/base'
 import { createHash } from 'node:crypto'
+import { isIPv6 } from 'node:net'
 import { homedir, userInfo } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
 import { resolveUser } from './host-user.ts'
@@ -59,36 +60,59 @@ export function rootOf(env: NodeJS.ProcessEnv, flag: string | undefined): string
  */
 export function configuration(env: NodeJS.ProcessEnv, flags: Flags): Configuration {
   const value = (name: keyof typeof variables): string | undefined => env[name] || undefined
-  const number = (name: keyof typeof variables, given: string | undefined, fallback: number, most: number): number => {
-    if (given === undefined) return fallback
-    const parsed = Number(given)
-    if (/^\d+(\.\d+)?$/.test(given) && parsed <= most) return parsed
-    throw new ConfigurationError(
-      'bad_configuration',
-      `${name} is ${JSON.stringify(given)}; it takes a number from 0 to ${most}`,
-    )
-  }
-  const port = number('KC_PORT', flags.port ?? value('KC_PORT'), 7333, 65_535)
-  if (!Number.isInteger(port))
-    throw new ConfigurationError('bad_configuration', `KC_PORT is ${port}; it takes a whole number`)
+  const number = (name: keyof typeof variables, fallback: number, most: number): number =>
+    numberOf(name, value(name), fallback, most, /^\d+(\.\d+)?$/)
   const token = value('KC_SEAT_TOKEN')
   const root = rootOf(env, flags.root)
   const user = actionUser(value('KC_ACTION_USER'))
   return {
     root,
     host: flags.host ?? value('KC_HOST') ?? '127.0.0.1',
-    port,
-    allowedHosts: (value('KC_ALLOWED_HOSTS') ?? '')
-      .split(',')
-      .map((name) => name.trim())
-      .filter((name) => name !== ''),
-    drainMs: number('KC_DRAIN_SECONDS', value('KC_DRAIN_SECONDS'), 10, 86_400) * 1000,
-    minFreeBytes: number('KC_MIN_FREE_GB', value('KC_MIN_FREE_GB'), 0, 1_000_000) * 1e9,
+    port: numberOf(
+      flags.port === undefined ? 'KC_PORT' : '--port',
+      flags.port ?? value('KC_PORT'),
+      7333,
+      65_535,
+      /^\d+$/,
+    ),
+    allowedHosts: hostNames(value('KC_ALLOWED_HOSTS') ?? ''),
+    drainMs: number('KC_DRAIN_SECONDS', 10, 86_400) * 1000,
+    minFreeBytes: number('KC_MIN_FREE_GB', 0, 1_000_000) * 1e9,
     actionUser: user,
     workDir: resolve(value('KC_WORK_DIR') ?? (user === undefined ? root : sharedWorkDir(root))),
     identity: identity(value('KC_GIT_IDENTITY')),
     firstSeat: token === undefined ? undefined : { name: value('KC_SEAT_NAME') ?? 'operator', token },
   }
+}
+
+/** A sentence for each variable that looks like one of kc's and is none: it has no effect, which must not go unnoticed. */
+export const strayVariables = (env: NodeJS.ProcessEnv): readonly string[] =>
+  Object.keys(env)
+    .filter((name) => name.startsWith('KC_') && !Object.hasOwn(variables, name))
+    .map((name) => `${name} is no variable of kc and has no effect${didYouMean(name, Object.keys(variables))}`)
+
+function numberOf(name: string, given: string | undefined, fallback: number, most: number, form: RegExp): number {
+  if (given === undefined) return fallback
+  const parsed = Number(given)
+  if (form.test(given) && parsed <= most) return parsed
+  throw new ConfigurationError(
+    'bad_configuration',
+    `${name} is ${JSON.stringify(given)}; it takes a ${form.test('1.5') ? '' : 'whole '}number from 0 to ${most}`,
+  )
+}
+
+/** Names as they stand in a `Host` header, without the port: anything else would never match, and nobody would know why. */
+function hostNames(list: string): readonly string[] {
+  const names = list
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => name !== '')
+  const wrong = names.find((name) => !isIPv6(name) && !/^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])$/.test(name))
+  if (wrong === undefined) return names
+  throw new ConfigurationError(
+    'bad_configuration',
+    `KC_ALLOWED_HOSTS holds ${JSON.stringify(wrong)}; it takes names such as kc.example, without scheme and port`,
+  )
 }
 
 /** KC_ROOT is closed to everybody but its owner, so another user's actions need a place elsewhere: the same one at each start. */

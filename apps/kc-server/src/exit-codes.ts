@@ -20,7 +20,6 @@ const byErrorCode: Readonly<Record<string, number>> = {
   bad_address: exitCode.configuration,
   unsupported_filesystem: exitCode.configuration,
   locked: exitCode.locked,
-  lock_held: exitCode.locked,
   corrupt: exitCode.corrupt,
   newer_format: exitCode.corrupt,
 }

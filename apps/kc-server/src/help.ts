@@ -24,7 +24,8 @@ exit codes: 0 done, 1 the work failed, 2 usage, 3 not a computer or bad configur
 const texts: Readonly<Record<Topic, string>> = {
   init: `usage: kc init [--root DIR]
 
-Makes a computer. Run it again at any time: it changes nothing.
+Makes a computer in a new or empty folder. Run it again at any time, also while the computer is being
+served: it changes nothing.
 `,
   seat: `usage: kc seat create NAME | list [--json] | rekey NAME | remove NAME   [--root DIR]
 
@@ -36,14 +37,15 @@ output, once: it is kept as a hash. They work while the computer is being served
   serve: `usage: kc serve [--host ADDRESS] [--port PORT] [--json] [--root DIR]
 
 Serves the computer at http://ADDRESS:PORT/mcp with a bearer token for each seat. GET /healthz
-answers {"ok": true}. SIGTERM or Ctrl-C lets calls in flight end (KC_DRAIN_SECONDS); a second one
-ends at once. --json prints {"event":"listening","url":…} on standard output.
+answers {"ok": true}. SIGTERM or Ctrl-C lets calls in flight end (KC_DRAIN_SECONDS) while new ones and
+/healthz are answered with 503; a second one ends at once. --json prints {"event":"listening","url":…} on standard output.
 
 An address other than loopback serves every machine that can reach it: put TLS in front.
 `,
   fsck: `usage: kc fsck [--json] [--root DIR]
 
-Reads every object that can be reached and checks its hash. Says what is missing or damaged.
+Reads every object that can be reached and checks its hash. Says what is missing or damaged. The
+computer must not be served meanwhile.
 `,
 }
 

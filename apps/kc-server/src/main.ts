@@ -27,6 +27,13 @@ async function dispatch(argv: readonly string[]): Promise<number> {
   }
 }
 
+// A reader that has gone (`kc help | head -1`) ends neither a command nor a server.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error
+  })
+}
+
 try {
   process.exitCode = await dispatch(process.argv.slice(2))
 } catch (error) {

@@ -24,14 +24,15 @@ export async function runCommand(command: WorkingCommand, version: string): Prom
     return await perform(command, context)
   } catch (error) {
     if (error instanceof UsageError) throw error
-    // What is not one of our refusals is a defect; what it says helps whoever mends it.
-    context.note(
-      `kc: ${!isReveError(error) && error instanceof Error ? (error.stack ?? error.message) : messageOf(error)}`,
-    )
+    context.note(`kc: ${isDefect(error) ? (error.stack ?? error.message) : messageOf(error)}`)
     if (isReveError(error) && error.hint !== undefined) context.note(error.hint)
     return exitCodeOf(error)
   }
 }
+
+/** What is neither a refusal of ours nor one of the system is a defect; its stack helps whoever mends it. */
+const isDefect = (error: unknown): error is Error =>
+  error instanceof Error && !isReveError(error) && !('syscall' in error)
 
 async function perform(command: WorkingCommand, context: Context): Promise<number> {
   switch (command.type) {

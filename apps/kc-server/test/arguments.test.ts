@@ -23,6 +23,9 @@ describe('a command line', () => {
     [['seat', 'frob'], 'seat has no "frob"'],
     [['serve', '--prot', '1'], "Unknown option '--prot'"],
     [['init', 'here'], 'unexpected argument "here"'],
+    [['serve', '--host', ''], '--host needs a value'],
+    [['init', '--root='], '--root needs a value'],
+    [['\u001b]0;title'], 'no command "\\u001b]0;title"'],
   ])('%j is refused', (argv, reason) => {
     expect(() => parseCommand(argv)).toThrow(UsageError)
     expect(() => parseCommand(argv)).toThrow(reason)

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { configuration, ConfigurationError, rootOf, variables } from '../src/environment.ts'
+import { configuration, ConfigurationError, rootOf, strayVariables, variables } from '../src/environment.ts'
 import { helpText } from '../src/help.ts'
 
 test('has a default for everything', () => {
@@ -30,6 +30,8 @@ test.each([
   ['KC_MIN_FREE_GB', 'ten'],
   ['KC_ACTION_USER', 'nobody-of-this-name'],
   ['KC_GIT_IDENTITY', 'no address'],
+  ['KC_ALLOWED_HOSTS', 'kc.example, https://kc.example'],
+  ['KC_ALLOWED_HOSTS', 'kc.example:443'],
 ])('%s=%s is refused by its name', (name, value) => {
   expect(() => configuration({ [name]: value }, {})).toThrow(ConfigurationError)
   expect(() => configuration({ [name]: value }, {})).toThrow(name)
@@ -37,4 +39,21 @@ test.each([
 
 test('kc help env lists every variable', () => {
   for (const name of Object.keys(variables)) expect(helpText('env')).toContain(name)
+})
+
+test('a wrong flag is refused by the name of the flag', () => {
+  expect(() => configuration({ KC_PORT: '1' }, { port: 'http' })).toThrow('--port is "http"')
+})
+
+test('host names are taken as they stand in a request', () => {
+  expect(configuration({ KC_ALLOWED_HOSTS: 'kc.example, [fd00::1] ,' }, {}).allowedHosts).toEqual([
+    'kc.example',
+    '[fd00::1]',
+  ])
+})
+
+test('a variable that is none is named, with the one that was meant', () => {
+  expect(strayVariables({ KC_DRAIN_SECOND: '1', KC_PORT: '1', PATH: '/' })).toEqual([
+    'KC_DRAIN_SECOND is no variable of kc and has no effect (did you mean "KC_DRAIN_SECONDS"?)',
+  ])
 })

@@ -1,15 +1,14 @@
 import { randomBytes } from 'node:crypto'
-import { chmod, lstat, mkdir, stat } from 'node:fs/promises'
+import { chmod, lstat, mkdir, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createActionRunner, type ActionRunner } from '@reve/action-runner'
-import { isReveError, messageOf } from '@reve/base'
+import { isReveError } from '@reve/base'
 import { openStore, type Store } from '@reve/content-store'
 import { createGitBridge, type GitBridge } from '@reve/git-bridge'
-import { createEvents, type Event, type Events, type Metrics } from './events.ts'
-import { loggedArguments, withoutUserInfo } from './event-arguments.ts'
+import { answerCalls } from './calls.ts'
 import { ComputerError } from './errors.ts'
-import { families } from './families/index.ts'
-import { bindCall, targetOf, type Family } from './family.ts'
+import { createEvents, type Events, type Metrics } from './events.ts'
+import { openSeatTables } from './seat-database.ts'
 import { createSeats, type Seat, type Seats } from './seats.ts'
 
 export type ComputerOptions = {
@@ -28,6 +27,8 @@ export type ComputerOptions = {
   readonly minFreeBytes?: number
   /** What tells this host apart for local actions: part of their keys. */
   readonly hostFingerprint: string
+  /** Values that no event may hold, beside tokens of kc's own making: a token that the host handed in. */
+  readonly secrets?: readonly string[]
   /** Milliseconds since the epoch. */
   readonly now?: () => number
   /** Random bytes, for tokens. */
@@ -40,8 +41,8 @@ export type CallResult = { readonly text: string; readonly isError: boolean }
 export type CallOptions = {
   readonly signal: AbortSignal
   readonly progress?: (text: string) => void
-  /** Size of the request, for its event. */
-  readonly bytesIn?: number
+  /** The token that the call came with: its event must not hold it. */
+  readonly token?: string
 }
 
 /** An open computer. One process has it; others are refused with that one's pid. */
@@ -56,6 +57,7 @@ export interface Computer extends AsyncDisposable {
    */
   call(seat: Seat, family: string, args: unknown, options: CallOptions): Promise<CallResult>
   metrics(windowSeconds?: number): Metrics
+  /** Cancels the calls that run, waits until each has its event, and gives the data directory up. Harmless when done twice. */
   close(): Promise<void>
 }
 
@@ -67,14 +69,21 @@ const paths = (root: string, workDir: string = root) => ({
 })
 
 /**
- * Makes a computer in `root`, or finds the one that is there. Running it again changes nothing.
+ * Makes a computer in `root`, or finds the one that is there, also while it is served. Running it again changes nothing.
  *
- * @throws StoreError when the folder cannot hold one.
+ * @throws ComputerError `bad_option` for a folder that holds other things; StoreError when it cannot hold a computer.
  */
 export async function initComputer(root: string): Promise<{ readonly created: boolean }> {
   const created = !(await exists(paths(root).database))
-  await mkdir(root, { recursive: true, mode: 0o700 })
-  const store = await openStore(root, { create: true })
+  if (created) await refuseFilled(root)
+  let store: Store
+  try {
+    store = await openStore(root, { create: true })
+  } catch (error) {
+    // Whoever has it open has a computer there.
+    if (!created && isReveError(error) && error.code === 'locked') return { created }
+    throw error
+  }
   try {
     createSeats(store, { now: Date.now, random: randomBytes })
     createEvents(store, Date.now)
@@ -82,6 +91,20 @@ export async function initComputer(root: string): Promise<{ readonly created: bo
     store.close()
   }
   return { created }
+}
+
+/** A computer closes its folder to everybody else, so it takes none that other things are in. */
+async function refuseFilled(root: string): Promise<void> {
+  if (!(await exists(root))) return
+  if (!(await stat(root)).isDirectory())
+    throw new ComputerError('bad_option', `${root} is not a folder; name a new or an empty one for the computer`)
+  // A computer that was being made may be there, and the root of a file system has a folder of its own.
+  const foreign = (await readdir(root)).find((name) => !name.startsWith('kc.') && name !== 'lost+found')
+  if (foreign === undefined) return
+  throw new ComputerError(
+    'bad_option',
+    `${root} holds other things (${JSON.stringify(foreign)}); name a new or an empty folder for the computer`,
+  )
 }
 
 /**
@@ -113,7 +136,7 @@ export async function openComputer(options: ComputerOptions): Promise<Computer> 
     })
     await runner.ready()
     const git = createGitBridge({ store, reposDir: at.repositories, identity: options.identity })
-    return assemble({ root, store, seats, events, runner, git, now })
+    return assemble({ root, store, seats, events, runner, git, now, secrets: options.secrets ?? [] })
   } catch (error) {
     store.close()
     throw error
@@ -128,100 +151,45 @@ type Parts = {
   readonly runner: ActionRunner
   readonly git: GitBridge
   readonly now: () => number
+  readonly secrets: readonly string[]
 }
 
-function assemble({ root, store, seats, events, runner, git, now }: Parts): Computer {
-  const call: Computer['call'] = async (seat, familyName, args, options) => {
-    const started = performance.now()
-    const family = families.find(({ name }) => name === familyName)
-    /** The row of this call, whatever it came to. */
-    const eventOf = (outcome: CallResult): Event => {
-      const target = family === undefined ? undefined : targetOf(family, args)
-      const logged = loggedArguments(args, target?.action?.logged ?? new Set(['action']))
-      return {
-        seat: seat.name,
-        tool: target?.tool ?? familyName.slice(0, 64),
-        arguments: logged.json,
-        argumentsCut: logged.cut,
-        ok: !outcome.isError,
-        durationMs: performance.now() - started,
-        bytesIn: options.bytesIn ?? Buffer.byteLength(JSON.stringify(args ?? null)),
-        bytesOut: Buffer.byteLength(outcome.text),
-        error: outcome.isError ? withoutUserInfo(outcome.text).slice(0, 2000).toWellFormed() : null,
-        at: new Date(now()).toISOString(),
-      }
-    }
-    const refused = async (error: unknown): Promise<CallResult> => {
-      const outcome = { text: refusalText(error), isError: true }
-      await events.record(eventOf(outcome))
-      return outcome
-    }
-    let recorded = false
-    const recordWithEffect = (text: string): void => {
-      events.insert(eventOf({ text, isError: false }))
-      recorded = true
-    }
-    try {
-      if (family === undefined) throw unknownFamily(familyName)
-      const bound = bindCall(family, args)
-      const progress = options.progress ?? (() => undefined)
-      const context = { store, runner, git, seats, events, seat, signal: options.signal, progress, recordWithEffect }
-      if (bound.effect === 'write') {
-        // The effect and its event are one transaction: neither is there without the other.
-        return store.transaction(() => {
-          const outcome = { text: bound.run(context), isError: false }
-          events.insert(eventOf(outcome))
-          return outcome
-        })
-      }
-      const outcome = { text: await bound.run(context), isError: false }
-      if (!recorded) await events.record(eventOf(outcome))
-      return outcome
-    } catch (error) {
-      return refused(error)
-    }
-  }
-
-  const close = async (): Promise<void> => {
+function assemble({ root, ...parts }: Parts): Computer {
+  const { store, seats, events, runner } = parts
+  const calls = answerCalls(parts)
+  let closing: Promise<void> | undefined
+  const end = async (): Promise<void> => {
+    const settled = calls.stop()
     await runner.close()
-    events.flush()
+    await settled
     store.close()
   }
+  const close = (): Promise<void> => (closing ??= end())
   return {
     root,
     store,
     seats,
     events,
-    call,
+    call: calls.call,
     metrics: (windowSeconds = 3600) => events.metrics(windowSeconds),
     close,
     [Symbol.asyncDispose]: close,
   }
 }
 
-const unknownFamily = (name: string): ComputerError =>
-  new ComputerError(
-    'bad_call',
-    `there is no family "${name.slice(0, 64)}"; there are ${families.map((family: Family) => family.name).join(', ')}`,
-  )
-
-/** The folder may stand where everybody can write: one that somebody else made, or a link, is not taken. */
+/**
+ * The folder may stand where everybody can write: one that somebody else made, or can write into, is not taken. One that is
+ * made here can be passed through by the user of the actions; one that was there keeps its mode.
+ */
 async function prepareWorkDir(folder: string): Promise<void> {
-  await mkdir(folder, { recursive: true, mode: 0o711 })
+  if ((await mkdir(folder, { recursive: true, mode: 0o711 })) !== undefined) await chmod(folder, 0o711)
   const found = await lstat(folder)
-  if (!found.isDirectory() || (process.getuid !== undefined && found.uid !== process.getuid())) {
-    throw new ComputerError(
-      'bad_option',
-      `${folder} is not a folder of this user's, so no action works in it; name another one as the work folder (KC_WORK_DIR)`,
-    )
-  }
-  await chmod(folder, 0o711)
-}
-
-/** A refusal says what it says; a defect says that it is one, without its inside. */
-function refusalText(error: unknown): string {
-  if (isReveError(error)) return error.hint === undefined ? error.message : `${error.message} (${error.hint})`
-  return `internal error: ${messageOf(error)}`
+  const own = process.getuid?.() ?? found.uid
+  if (found.isDirectory() && found.uid === own && (found.mode & 0o022) === 0) return
+  throw new ComputerError(
+    'bad_option',
+    `${folder} is not a folder that only this user can write into, so no action works in it; name another one as the work folder (KC_WORK_DIR)`,
+  )
 }
 
 async function exists(path: string): Promise<boolean> {
@@ -235,17 +203,19 @@ async function exists(path: string): Promise<boolean> {
 }
 
 /**
- * The seats of the computer in `root`, without opening the rest of it: `kc seat` works beside a server. That is safe
- * because each verb is one short transaction of SQLite, which serialises writers across processes, and because a server
- * reads its seats from the database at each call and keeps none in memory.
+ * The seats of the computer in `root`, without the rest of it: `kc seat` works beside a server. That is safe because it
+ * touches no other table and no file, each verb is one short transaction of SQLite, which serialises writers across
+ * processes, and a server reads its seats from the database at each call and keeps none in memory. Only tables of another
+ * version need the whole store, and its lock, to be brought up to date.
  *
- * @throws ComputerError `not_a_computer`.
+ * @throws ComputerError `not_a_computer`; StoreError `locked`, `newer_format`, `corrupt`.
  */
 export async function openSeats(root: string): Promise<Seats & AsyncDisposable> {
-  if (!(await exists(paths(root).database))) throw notAComputer(root)
-  const store = await openStore(root, { create: false, lock: 'caller' })
-  const seats = createSeats(store, { now: Date.now, random: randomBytes })
-  return { ...seats, [Symbol.asyncDispose]: async () => store.close() }
+  const { database } = paths(root)
+  if (!(await exists(database))) throw notAComputer(root)
+  const tables = openSeatTables(database) ?? (await openStore(root, { create: false }))
+  const seats = createSeats(tables, { now: Date.now, random: randomBytes })
+  return { ...seats, [Symbol.asyncDispose]: async () => tables.close() }
 }
 
 const notAComputer = (root: string): ComputerError =>

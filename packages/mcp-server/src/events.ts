@@ -56,8 +56,6 @@ export interface Events {
   /** The newest `count` rows, newest first. */
   newest(count: number): readonly (Event & { readonly id: number })[]
   metrics(windowSeconds: number): Metrics
-  /** Writes what still waits. */
-  flush(): void
 }
 
 type Row = {
@@ -155,6 +153,5 @@ export function createEvents(store: Store, now: () => number): Events {
       const sum = (field: 'calls' | 'failed'): number => byTool.reduce((total, row) => total + row[field], 0)
       return { windowSeconds, calls: sum('calls'), failed: sum('failed'), byTool, bySeat }
     },
-    flush,
   }
 }

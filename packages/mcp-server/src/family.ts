@@ -1,6 +1,7 @@
 import { didYouMean } from '@reve/base'
 import type { BoundAction, BoundCall } from './action.ts'
 import { ComputerError } from './errors.ts'
+import { resultBytes } from './text.ts'
 
 /** A field as a model sees it. Hand-made and flat: what every client's schema subset knows. */
 type FieldSchema =
@@ -67,6 +68,8 @@ export function toolOf(family: Family) {
       idempotentHint: family.hints.idempotent,
       openWorldHint: family.hints.openWorld,
     },
+    // Some clients refuse a long result unless the tool says beforehand how long it may be.
+    _meta: { 'anthropic/maxResultSizeChars': resultBytes },
   }
 }
 

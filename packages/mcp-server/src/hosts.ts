@@ -1,3 +1,5 @@
+import { isIPv6 } from 'node:net'
+
 const loopback = ['localhost', '127.0.0.1', '[::1]']
 
 type Served = { readonly host: string; readonly allowedHosts?: readonly string[] }
@@ -17,7 +19,7 @@ export function allowedOrigin(header: string | undefined, served: Served): boole
 }
 
 const names = ({ host, allowedHosts = [] }: Served): ReadonlySet<string> =>
-  new Set([...loopback, host, ...allowedHosts].map((name) => name.toLowerCase()))
+  new Set([...loopback, host, ...allowedHosts].map((name) => (isIPv6(name) ? `[${name}]` : name).toLowerCase()))
 
 /** `Name:80` → `name`; an IPv6 address keeps its brackets. */
 const hostName = (header: string): string => header.toLowerCase().replace(/:\d*$/, '')

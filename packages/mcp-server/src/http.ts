@@ -5,8 +5,7 @@ import { messageOf } from '@reve/base'
 import type { Computer } from './computer.ts'
 import { ComputerError } from './errors.ts'
 import { allowedHost, allowedOrigin } from './hosts.ts'
-import { serverFactory } from './mcp.ts'
-import type { Seat } from './seats.ts'
+import { serverFactory, type Caller } from './mcp.ts'
 
 export type HttpOptions = {
   /** Address to listen on. Anything but loopback serves every machine that can reach it. */
@@ -15,6 +14,11 @@ export type HttpOptions = {
   readonly port: number
   /** Host names (without port) under which clients may call, beside the loopback ones and `host`. */
   readonly allowedHosts?: readonly string[]
+  /**
+   * Milliseconds after which a call of the older protocol era is given up when its connection is gone (default 10,000): such
+   * a client may have lost it without meaning to. In the newer era that is how a call is cancelled.
+   */
+  readonly graceMs?: number
   /** The version that clients are told. */
   readonly version: string
   /** Something went wrong that no client asked about. */
@@ -26,13 +30,15 @@ export type HttpServer = {
   readonly url: string
   readonly port: number
   /**
-   * Refuses new calls with 503, waits up to `drainMs` for those in flight, then cancels the rest and closes. Calling it
-   * again cuts the wait short.
+   * Refuses new calls and says on `/healthz` that it is not ready, both with 503; waits up to `drainMs` for the calls in
+   * flight, then cancels the rest and closes the listener. Calling it again shortens the wait to what that call says.
    */
   readonly close: (options: { readonly drainMs: number }) => Promise<void>
 }
 
 const bodyBytes = 4 << 20
+/** A request that has not come in whole by then is cut off; how long its answer takes has no limit. */
+const requestMs = 120_000
 
 /**
  * Serves a computer over streamable HTTP at `/mcp`, without sessions. `GET /healthz` is the one anonymous route.
@@ -40,14 +46,14 @@ const bodyBytes = 4 << 20
  * @throws ComputerError `address_in_use`, `bad_address`.
  */
 export async function serveHttp(computer: Computer, options: HttpOptions): Promise<HttpServer> {
-  const seats = new WeakMap<AuthInfo, Seat>()
-  const seatOf = (info: AuthInfo | undefined): Seat => {
-    const seat = info === undefined ? undefined : seats.get(info)
-    if (seat === undefined) throw new ComputerError('bad_call', 'the call has no seat')
-    return seat
+  const callers = new WeakMap<AuthInfo, Caller>()
+  const callerOf = (info: AuthInfo | undefined): Caller => {
+    const caller = info === undefined ? undefined : callers.get(info)
+    if (caller === undefined) throw new ComputerError('bad_call', 'the call has no seat')
+    return caller
   }
   const onerror = (error: Error): void => options.onError?.(messageOf(error))
-  const handler = createMcpHandler(serverFactory(computer, options.version, seatOf), {
+  const handler = createMcpHandler(serverFactory(computer, options.version, callerOf, options.graceMs ?? 10_000), {
     onerror,
     maxRequestBodySize: bodyBytes,
   })
@@ -61,9 +67,10 @@ export async function serveHttp(computer: Computer, options: HttpOptions): Promi
         error: 'this Host or Origin is not allowed; set KC_ALLOWED_HOSTS to serve under another name',
       })
     }
-    const path = new URL(request.url ?? '/', 'http://localhost').pathname
+    const path = pathOf(request.url)
     if (path === '/healthz') {
-      if (request.method === 'GET' || request.method === 'HEAD') return send(response, 200, { ok: true })
+      if (request.method === 'GET' || request.method === 'HEAD')
+        return send(response, draining ? 503 : 200, { ok: !draining })
       return send(response, 405, { error: 'only GET' }, { allow: 'GET' })
     }
     if (path !== '/mcp' && path !== '/mcp/')
@@ -71,8 +78,8 @@ export async function serveHttp(computer: Computer, options: HttpOptions): Promi
     // Before the token is looked at: a client that probes with GET must not take the answer for a demand to log in.
     if (request.method !== 'POST')
       return send(response, 405, { error: 'only POST: this server has no sessions' }, { allow: 'POST' })
-    const seat = seatOfHeader(computer, request.headers.authorization)
-    if (seat === undefined) {
+    const caller = callerOfHeader(computer, request.headers.authorization)
+    if (caller === undefined) {
       return send(
         response,
         401,
@@ -83,20 +90,22 @@ export async function serveHttp(computer: Computer, options: HttpOptions): Promi
         { 'www-authenticate': 'Bearer realm="kc", error="invalid_token"' },
       )
     }
-    if (draining) return send(response, 503, { error: 'the computer is shutting down' }, { 'retry-after': '5' })
-    const auth: AuthInfo = { token: '', clientId: seat.name, scopes: [] }
-    seats.set(auth, seat)
+    if (draining)
+      return send(
+        response,
+        503,
+        { error: 'the computer is shutting down' },
+        { 'retry-after': '5', connection: 'close' },
+      )
+    const auth: AuthInfo = { token: '', clientId: caller.seat.name, scopes: [] }
+    callers.set(auth, caller)
     acceptBoth(request)
-    const done = flight.start(response)
-    try {
-      await serve(Object.assign(request, { auth, method: 'POST', url: request.url ?? '/mcp' }), response)
-    } finally {
-      done()
-    }
+    flight.start(response)
+    await serve(Object.assign(request, { auth, method: 'POST', url: '/mcp' }), response)
   }
 
   const listener = createServer(
-    { maxHeaderSize: 32 << 10, requestTimeout: 0, headersTimeout: 20_000, keepAliveTimeout: 75_000 },
+    { maxHeaderSize: 32 << 10, requestTimeout: requestMs, headersTimeout: 20_000, keepAliveTimeout: 75_000 },
     (request, response) => {
       answer(request, response).catch((error: unknown) => {
         options.onError?.(messageOf(error))
@@ -107,6 +116,7 @@ export async function serveHttp(computer: Computer, options: HttpOptions): Promi
   )
   listener.maxHeadersCount = 100
   const port = await listen(listener, options)
+  listener.on('error', onerror)
   const name = options.host.includes(':') ? `[${options.host}]` : options.host
 
   return {
@@ -114,9 +124,8 @@ export async function serveHttp(computer: Computer, options: HttpOptions): Promi
     port,
     close: async ({ drainMs }) => {
       draining = true
-      const closed = new Promise<void>((resolve) => listener.close(() => resolve()))
-      listener.closeIdleConnections()
       await flight.landed(drainMs)
+      const closed = new Promise<void>((resolve) => listener.close(() => resolve()))
       flight.cancel()
       await handler.close()
       listener.closeAllConnections()
@@ -135,18 +144,16 @@ function createFlight() {
     waiting = []
   }
   return {
-    start: (response: ServerResponse): (() => void) => {
+    /** A call is in flight until its whole answer was handed to the system or its connection is gone: the response's `close`. */
+    start: (response: ServerResponse): void => {
+      if (response.closed) return
       open.add(response)
-      const end = (): void => {
+      response.once('close', () => {
         open.delete(response)
         settle()
-      }
-      response.on('close', end)
-      return () => {
-        if (response.writableEnded) end()
-      }
+      })
     },
-    /** Resolves when nothing is in flight, or after `ms`, or when asked to wait less by a second call. */
+    /** Resolves when nothing is in flight, or after `ms`. */
     landed: (ms: number): Promise<void> => {
       if (open.size === 0) return Promise.resolve()
       return new Promise((resolve) => {
@@ -162,9 +169,16 @@ function createFlight() {
   }
 }
 
-function seatOfHeader(computer: Computer, header: string | undefined): Seat | undefined {
+/** The path of a request's target, without the query; a target that is no address names nothing that is here. */
+function pathOf(target = '/'): string {
+  const address = target.startsWith('/') ? `http://localhost${target}` : target
+  return URL.canParse(address) ? new URL(address).pathname : ''
+}
+
+function callerOfHeader(computer: Computer, header: string | undefined): Caller | undefined {
   const token = /^Bearer ([\x21-\x7e]{1,512})$/i.exec(header ?? '')?.[1]
-  return token === undefined ? undefined : computer.seats.authenticate(token)
+  const seat = token === undefined ? undefined : computer.seats.authenticate(token)
+  return token === undefined || seat === undefined ? undefined : { seat, token }
 }
 
 /** Some clients name one of the two media types; the answer suits either. */

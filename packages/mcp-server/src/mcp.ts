@@ -16,6 +16,9 @@ Import a repository with git.import, read and change trees with fs.*, run comman
 
 const tools = families.map(toolOf)
 
+/** Who makes a call, and with what token: for the sake of its event, which must not hold it. */
+export type Caller = { readonly seat: Seat; readonly token: string }
+
 /** A long call says that it is alive at least this often, to clients that gave a progress token. */
 const progressEveryMs = 10_000
 
@@ -26,11 +29,12 @@ const progressEveryMs = 10_000
 export function serverFactory(
   computer: Computer,
   version: string,
-  seatOf: (auth: AuthInfo | undefined) => Seat,
+  callerOf: (auth: AuthInfo | undefined) => Caller,
+  graceMs: number,
 ): McpServerFactory {
   const flights = createFlights()
-  return ({ authInfo }) => {
-    const seat = seatOf(authInfo)
+  return ({ authInfo, era }) => {
+    const { seat, token } = callerOf(authInfo)
     const server = new Server({ name: 'kc', version }, { capabilities: { tools: {} }, instructions })
     server.setRequestHandler('tools/list', () => ({ tools }))
     server.setNotificationHandler('notifications/cancelled', ({ params }) => {
@@ -38,10 +42,11 @@ export function serverFactory(
     })
     server.setRequestHandler('tools/call', async (request, context) => {
       const heartbeat = createHeartbeat(context)
-      const flight = flights.start(seat, context.mcpReq.id, context.mcpReq.signal)
+      const flight = flights.start(seat, context.mcpReq.id, context.mcpReq.signal, era === 'legacy' ? graceMs : 0)
       try {
         const result = await computer.call(seat, request.params.name, request.params.arguments ?? {}, {
           signal: flight.signal,
+          token,
           progress: heartbeat.say,
         })
         return { content: [{ type: 'text', text: result.text }], isError: result.isError }
@@ -65,15 +70,26 @@ function createFlights() {
     start: (
       seat: Seat,
       id: RequestId,
-      signal: AbortSignal,
+      gone: AbortSignal,
+      grace: number,
     ): { readonly signal: AbortSignal; readonly end: () => void } => {
       const key = keyOf(seat, id)
       const controller = new AbortController()
       const alike = running.get(key) ?? new Set()
       running.set(key, alike.add(controller))
+      let timer: NodeJS.Timeout | undefined
+      const giveUp = (): void => controller.abort()
+      const lost = (): void => {
+        if (grace === 0) giveUp()
+        else timer = setTimeout(giveUp, grace)
+      }
+      if (gone.aborted) lost()
+      else gone.addEventListener('abort', lost, { once: true })
       return {
-        signal: AbortSignal.any([signal, controller.signal]),
+        signal: controller.signal,
         end: () => {
+          gone.removeEventListener('abort', lost)
+          clearTimeout(timer)
           alike.delete(controller)
           if (alike.size === 0) running.delete(key)
         },

@@ -18,7 +18,9 @@ export type SeatTexts = { readonly identity?: string; readonly systemPrompt?: st
 const shortestToken = 32
 const seatName = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/
 
-const migrations = [
+/** Owner of the seats' tables in `kc.db`, and each step of their versions. */
+export const seatNamespace = 'seats'
+export const seatMigrations = [
   `CREATE TABLE seat (
      name TEXT PRIMARY KEY,
      identity TEXT NOT NULL DEFAULT '',
@@ -52,12 +54,15 @@ type Row = {
   readonly created_at: string
 }
 
-/** Seats in `kc.db` of an open store. */
+/** What seats need of the store: their own tables, and transactions on them. */
+export type SeatTables = Pick<Store, 'registerSchema' | 'transaction'>
+
+/** Seats in `kc.db`. Each verb is one transaction, so that processes beside each other never see half of one. */
 export function createSeats(
-  store: Store,
+  store: SeatTables,
   surroundings: { readonly now: () => number; readonly random: (bytes: number) => Uint8Array },
 ): Seats {
-  store.registerSchema('seats', migrations)
+  store.registerSchema(seatNamespace, seatMigrations)
   const rows = (sql: string, ...parameters: readonly SqlValue[]): readonly Row[] =>
     store.transaction((db) => db.prepare(sql).all(...parameters)) as readonly Row[]
   const newToken = (): string => `kc_${Buffer.from(surroundings.random(32)).toString('base64url')}`
@@ -67,6 +72,15 @@ export function createSeats(
     if (row === undefined)
       throw new ComputerError('no_such_seat', `there is no seat "${name}"; kc seat list shows them`)
     return seatOf(row)
+  }
+  /** A token that two seats have could not tell who calls. */
+  const refuseTaken = (name: string, token: string): void => {
+    const [row] = rows('SELECT * FROM seat WHERE token_hash = ?', hashOf(token))
+    if (row === undefined || row.name === name) return
+    throw new ComputerError(
+      'bad_seat',
+      `the token for the seat "${name}" is that of the seat "${row.name}"; give another one, or end that seat with kc seat remove ${row.name}`,
+    )
   }
   const insert = (name: string, token: string): Seat => {
     store.transaction((db) =>
@@ -85,15 +99,22 @@ export function createSeats(
   return {
     create: (name) => {
       checkName(name)
-      if (exists(name))
-        throw new ComputerError('seat_exists', `the seat "${name}" exists; kc seat rekey ${name} gives it a new token`)
       const token = newToken()
-      return { seat: insert(name, token), token }
+      return store.transaction(() => {
+        if (exists(name))
+          throw new ComputerError(
+            'seat_exists',
+            `the seat "${name}" exists; kc seat rekey ${name} gives it a new token`,
+          )
+        return { seat: insert(name, token), token }
+      })
     },
     rekey: (name) => {
-      get(name)
       const token = newToken()
-      return { seat: setToken(name, token), token }
+      return store.transaction(() => {
+        get(name)
+        return { seat: setToken(name, token), token }
+      })
     },
     ensure: (name, token) => {
       checkName(name)
@@ -103,12 +124,16 @@ export function createSeats(
           `the token for the seat "${name}" is too weak: it needs at least ${shortestToken} visible ASCII characters`,
         )
       }
-      return exists(name) ? setToken(name, token) : insert(name, token)
+      return store.transaction(() => {
+        refuseTaken(name, token)
+        return exists(name) ? setToken(name, token) : insert(name, token)
+      })
     },
-    remove: (name) => {
-      get(name)
-      store.transaction((db) => db.prepare('DELETE FROM seat WHERE name = ?').run(name))
-    },
+    remove: (name) =>
+      store.transaction((db) => {
+        get(name)
+        db.prepare('DELETE FROM seat WHERE name = ?').run(name)
+      }),
     list: () => rows('SELECT * FROM seat ORDER BY name').map(seatOf),
     authenticate: (token) => {
       const hash = hashOf(token)
@@ -116,20 +141,17 @@ export function createSeats(
       const [row] = rows('SELECT * FROM seat WHERE token_hash = ?', hash)
       return row !== undefined && timingSafeEqual(row.token_hash, hash) ? seatOf(row) : undefined
     },
-    update: (name, texts) => {
-      const seat = get(name)
-      store.transaction((db) =>
-        db
-          .prepare('UPDATE seat SET identity = ?, system_prompt = ?, loop_state = ? WHERE name = ?')
-          .run(
-            texts.identity ?? seat.identity,
-            texts.systemPrompt ?? seat.systemPrompt,
-            texts.loopState ?? seat.loopState,
-            name,
-          ),
-      )
-      return get(name)
-    },
+    update: (name, texts) =>
+      store.transaction((db) => {
+        const seat = get(name)
+        db.prepare('UPDATE seat SET identity = ?, system_prompt = ?, loop_state = ? WHERE name = ?').run(
+          texts.identity ?? seat.identity,
+          texts.systemPrompt ?? seat.systemPrompt,
+          texts.loopState ?? seat.loopState,
+          name,
+        )
+        return get(name)
+      }),
   }
 }
 

@@ -2,14 +2,16 @@ import type { TextView } from '@reve/content-store'
 
 /** Bytes of a result's text that a client's model can be trusted to take in. */
 export const resultBytes = 60_000
+/** Of these, what is kept for the remark that something is left out. */
+const remarkBytes = 500
 
 /** A text within the bound, cut at a line where there is one; what is left out and how to read on is said. */
 export function bounded(text: string, howToGoOn: string): string {
   const bytes = Buffer.from(text)
   if (bytes.length <= resultBytes) return text
-  const head = bytes.subarray(0, resultBytes)
-  const line = head.lastIndexOf(10)
-  let end = line > resultBytes / 2 ? line : resultBytes
+  const most = resultBytes - remarkBytes
+  const line = bytes.subarray(0, most).lastIndexOf(10)
+  let end = line > most / 2 ? line : most
   // Not in the middle of a character.
   while (end > 0 && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--
   return `${bytes.subarray(0, end).toString()}\n… ${bytes.length - end} more bytes. ${howToGoOn}`

@@ -2,7 +2,18 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openComputer } from '../src/index.ts'
-import { connect, git, serve, temporary, treeIn, type Caller, type Served } from './support.ts'
+import {
+  connect,
+  git,
+  gone,
+  lingering,
+  processIn,
+  serve,
+  temporary,
+  treeIn,
+  type Caller,
+  type Served,
+} from './support.ts'
 
 let served: Served
 let caller: Caller
@@ -214,15 +225,14 @@ test('a seat keeps its texts, and never tells its token', async () => {
 test('a call that the client gives up kills its action', async () => {
   const tree = treeIn(await ok('fs', 'empty'))
   const controller = new AbortController()
-  const marker = join(await temporary(), 'survived')
+  const file = join(await temporary(), 'pid')
   const running = caller
-    .call('exec', 'run', { tree, argv: ['sh', '-c', `sleep 2; touch ${marker}`] }, { signal: controller.signal })
+    .call('exec', 'run', { tree, argv: lingering(file) }, { signal: controller.signal })
     .catch(() => 'given up')
-  await new Promise((done) => setTimeout(done, 500))
+  const pid = await processIn(file)
   controller.abort()
   expect(await running).toBe('given up')
-  await new Promise((done) => setTimeout(done, 2500))
-  expect(await readdir(join(marker, '..'))).toEqual([])
+  expect(await gone(pid)).toBe(true)
 })
 
 test('progress reaches a client that asks for it', async () => {

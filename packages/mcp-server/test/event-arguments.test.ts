@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { argumentCharacters, loggedArguments, withoutUserInfo } from '../src/event-arguments.ts'
+import { argumentCharacters, createHide, jsonBytes, loggedArguments } from '../src/event-arguments.ts'
 
 test('holds the listed values, and of every other field the size', () => {
   const args = {
@@ -22,7 +22,7 @@ test('holds the listed values, and of every other field the size', () => {
 })
 
 test('takes user info out of addresses, wherever they stand', () => {
-  expect(withoutUserInfo('https://me:sentinel@example.com/x and ssh://git@host/y')).toBe(
+  expect(createHide()('https://me:sentinel@example.com/x and ssh://git@host/y')).toBe(
     'https://example.com/x and ssh://host/y',
   )
   expect(loggedArguments({ src: 'https://me:sentinel@example.com/x' }, new Set(['src'])).json).not.toContain('sentinel')
@@ -43,4 +43,37 @@ test('whatever a client sends, an event has a bounded, well-formed text without 
       expect(json.isWellFormed()).toBe(true)
     }),
   )
+})
+
+test('takes tokens, authorizations and known values out, whatever stands around them', () => {
+  const hide = createHide('a-token-that-a-host-handed-in')
+  const own = `kc_${'A'.repeat(43)}`
+  expect(hide(`x${own} a-token-that-a-host-handed-in, Authorization: bearer sentinel-1`)).toBe(
+    'x(secret) (secret), Authorization: bearer (secret)',
+  )
+  expect(hide('https://me:senti@nel@example.com/x')).toBe('https://example.com/x')
+  const { json } = loggedArguments(
+    { argv: ['curl', '-H', `Authorization: Bearer ${own}`], [own]: 1, action: { nested: own } },
+    new Set(['argv', 'action']),
+    hide,
+  )
+  expect(JSON.parse(json)).toEqual({
+    argv: ['curl', '-H', 'Authorization: Bearer (secret)'],
+    '(secret)': '(number)',
+    action: '(1 fields)',
+  })
+})
+
+test('a long text and a deep value cost what they are long', () => {
+  let deep: unknown = 'x'
+  for (let depth = 0; depth < 100_000; depth++) deep = [deep]
+  const args = { path: deep, note: 'a.'.repeat(2_000_000), name: '://@'.repeat(500_000) }
+  // The limit of a test is a minute; a scan that goes over its text again and again would take hours.
+  expect(loggedArguments(args, new Set(['path', 'note', 'name'])).cut).toBe(true)
+  expect(jsonBytes(args)).toBeGreaterThan(6_000_000)
+})
+
+test('counts the bytes of arguments as JSON, but for escapes', () => {
+  const args = { action: 'write', path: 'ä', argv: ['a', 1, true, null], env: {} }
+  expect(Math.abs(jsonBytes(args) - Buffer.byteLength(JSON.stringify(args)))).toBeLessThan(6)
 })

@@ -17,6 +17,11 @@ test.each([
   expect(allowedHost(host, served)).toBe(allowed)
 })
 
+test('an IPv6 address that is served is named in brackets', () => {
+  expect(allowedHost('[fd00::1]:7333', { host: 'fd00::1' })).toBe(true)
+  expect(allowedHost('fd00::1', { host: 'fd00::2' })).toBe(false)
+})
+
 test.each([
   [undefined, true],
   ['http://localhost:3000', true],

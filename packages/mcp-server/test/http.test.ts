@@ -1,7 +1,10 @@
-import { request as httpRequest } from 'node:http'
+import { once } from 'node:events'
+import { writeFile } from 'node:fs/promises'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
+import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { serveHttp } from '../src/index.ts'
-import { connect, serve, type Served } from './support.ts'
+import { connect, gone, lingering, processIn, serve, temporary, until, type Served } from './support.ts'
 
 let served: Served
 const errors: string[] = []
@@ -106,6 +109,16 @@ describe('shape', () => {
     }
   })
 
+  test('a target that is no address is no fault of the server', async () => {
+    for (const path of ['//', '//[', 'http://', '*']) {
+      const request = httpRequest(served.url, { path })
+      request.end()
+      const [response] = (await once(request, 'response')) as [IncomingMessage]
+      response.resume()
+      expect([path, response.statusCode]).toEqual([path, 404])
+    }
+  })
+
   test('another Host or Origin is refused before the token', async () => {
     expect(await withHost('evil.example')).toBe(403)
     expect(await withHost('localhost:1234')).toBe(200)
@@ -170,29 +183,118 @@ test('a port that is in use is said, with what to do', async () => {
   })
 })
 
+/** A call of either era, on a connection of its own that the caller may drop. */
+function rawCall(url: string, token: string, era: 'legacy' | 'modern', args: Readonly<Record<string, unknown>>) {
+  const version = '2026-07-28'
+  const envelope = {
+    'io.modelcontextprotocol/protocolVersion': version,
+    'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1' },
+    'io.modelcontextprotocol/clientCapabilities': {},
+  }
+  const modern = era === 'modern'
+  const request = httpRequest(url, {
+    method: 'POST',
+    agent: false,
+    headers: {
+      ...headers(token),
+      ...(modern ? { 'mcp-protocol-version': version, 'mcp-method': 'tools/call', 'mcp-name': 'exec' } : {}),
+    },
+  })
+  request.on('error', () => undefined)
+  request.end(
+    JSON.stringify({
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'tools/call',
+      params: { name: 'exec', arguments: args, ...(modern ? { _meta: envelope } : {}) },
+    }),
+  )
+  return request
+}
+
+describe('a client whose connection is gone', () => {
+  test('has cancelled its call in the newer era, and after a grace time in the older', async () => {
+    await using own = await serve({ graceMs: 50 })
+    for (const era of ['modern', 'legacy'] as const) {
+      const file = join(await temporary(), 'pid')
+      const argv = lingering(file)
+      const request = rawCall(own.url, own.token, era, { action: 'run', tree: own.computer.store.emptyTree, argv })
+      const pid = await processIn(file)
+      request.destroy()
+      expect([era, await gone(pid)]).toEqual([era, true])
+    }
+  })
+
+  test('has its call finished within the grace time of the older era', async () => {
+    await using own = await serve({ graceMs: 600_000 })
+    const folder = await temporary()
+    // The process ends when it is told to, after its caller has gone.
+    const argv = ['sh', '-c', `echo $$ >${folder}/pid; until [ -e ${folder}/end ]; do sleep 0.05; done`]
+    const request = rawCall(own.url, own.token, 'legacy', { action: 'run', tree: own.computer.store.emptyTree, argv })
+    await processIn(join(folder, 'pid'))
+    const left = new Promise((resolve) => request.once('close', resolve))
+    request.destroy()
+    await left
+    await writeFile(join(folder, 'end'), '')
+    expect(await until(() => own.computer.events.newest(1)[0])).toMatchObject({ tool: 'exec.run', ok: true })
+  })
+})
+
 describe('shutdown', () => {
-  test('lets a call in flight end, and refuses new ones meanwhile', async () => {
+  test('lets a call in flight end, and meanwhile answers new ones and /healthz with 503', async () => {
     const own = await serve()
     await using caller = await connect(own.url, own.token)
-    const { text } = await caller.call('fs', 'empty')
-    const tree = text.slice(5)
-    const running = caller.call('exec', 'run', { tree, argv: ['sh', '-c', 'sleep 1; echo done'] })
-    while (own.computer.events.newest(10).length < 1) await new Promise((done) => setTimeout(done, 20))
-    await new Promise((done) => setTimeout(done, 300))
-    const closing = own.server.close({ drainMs: 30_000 })
+    const folder = await temporary()
+    const argv = ['sh', '-c', `echo $$ >${folder}/pid; until [ -e ${folder}/end ]; do sleep 0.05; done; echo done`]
+    const running = caller.call('exec', 'run', { tree: own.computer.store.emptyTree, argv })
+    await processIn(join(folder, 'pid'))
+    const closing = own.server.close({ drainMs: 600_000 })
+    const late = await fetch(own.url, { method: 'POST', headers: headers(own.token), body: list })
+    expect([late.status, late.headers.get('retry-after')]).toEqual([503, '5'])
+    const health = await fetch(new URL('/healthz', own.url))
+    expect([health.status, await health.text()]).toEqual([503, '{"ok":false}'])
+    await writeFile(join(folder, 'end'), '')
     expect((await running).text).toContain('done')
     await closing
     await own.computer.close()
   })
 
-  test('cancels what takes longer, leaving no process behind', async () => {
+  test('gives a slow reader its whole answer', async () => {
+    const own = await serve()
+    let tree = own.computer.store.emptyTree
+    tree = own.computer.store.fs.write(tree, 'long', 'x'.repeat(99).concat('\n').repeat(500)).tree
+    const calls = Array.from({ length: 100 }, (_, id) => ({
+      jsonrpc: '2.0',
+      id,
+      method: 'tools/call',
+      params: { name: 'fs', arguments: { action: 'read', tree, path: 'long' } },
+    }))
+    const request = httpRequest(own.url, { method: 'POST', headers: headers(own.token) })
+    request.end(JSON.stringify(calls))
+    const [response] = (await once(request, 'response')) as [IncomingMessage]
+    // All is written on the server's side, and more than a socket holds waits there.
+    await until(() => (own.computer.events.newest(200).length === calls.length ? true : undefined))
+    const closing = own.server.close({ drainMs: 600_000 })
+    let text = ''
+    for await (const chunk of response) text += String(chunk)
+    expect(text.match(/"isError":false/g)).toHaveLength(calls.length)
+    await closing
+    await own.computer.close()
+  })
+
+  test('cancels what takes longer, leaving its event and no process behind', async () => {
     const own = await serve()
     await using caller = await connect(own.url, own.token)
-    const tree = (await caller.call('fs', 'empty')).text.slice(5)
-    const running = caller.call('exec', 'run', { tree, argv: ['sh', '-c', 'sleep 600'] }).catch(() => 'cut off')
-    await new Promise((done) => setTimeout(done, 500))
-    await own.server.close({ drainMs: 100 })
+    const file = join(await temporary(), 'pid')
+    const running = caller
+      .call('exec', 'run', { tree: own.computer.store.emptyTree, argv: lingering(file) })
+      .catch(() => 'cut off')
+    const pid = await processIn(file)
+    await own.server.close({ drainMs: 0 })
     await own.computer.close()
     expect(await running).toBe('cut off')
+    expect(await gone(pid)).toBe(true)
+    await using again = await serve({ root: own.computer.root })
+    expect(again.computer.events.newest(1)).toMatchObject([{ tool: 'exec.run', seat: 'tester' }])
   })
 })

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtemp, realpath } from 'node:fs/promises'
+import { mkdtemp, readFile, realpath } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
@@ -17,7 +17,11 @@ export type Served = AsyncDisposable & {
 
 /** A computer of its own, served on a port of the system's choice, with one seat. */
 export async function serve(
-  options: { readonly root?: string; readonly onError?: (message: string) => void } = {},
+  options: {
+    readonly root?: string
+    readonly graceMs?: number
+    readonly onError?: (message: string) => void
+  } = {},
 ): Promise<Served> {
   const root = options.root ?? join(await temporary(), 'kc')
   await initComputer(root)
@@ -32,6 +36,7 @@ export async function serve(
     host: '127.0.0.1',
     port: 0,
     version: '0.0.0',
+    ...(options.graceMs === undefined ? {} : { graceMs: options.graceMs }),
     ...(options.onError === undefined ? {} : { onError: options.onError }),
   })
   return {
@@ -91,3 +96,29 @@ export const git = (cwd: string, ...args: readonly string[]): string =>
       env: { PATH: process.env['PATH'], HOME: cwd, GIT_CONFIG_NOSYSTEM: '1' },
     },
   )
+
+/** Waits until `probe` gives something; the test's own time is the limit. */
+export async function until<T>(probe: () => T | undefined | Promise<T | undefined>): Promise<T> {
+  for (;;) {
+    const found = await probe()
+    if (found !== undefined) return found
+    await new Promise((done) => setTimeout(done, 10))
+  }
+}
+
+/** A shell command that tells its process id in `file` and stays; and the id, once it is there. */
+export const lingering = (file: string): readonly string[] => ['sh', '-c', `echo $$ >${file}; exec sleep 600`]
+export const processIn = (file: string): Promise<number> =>
+  until(async () => {
+    const text = await readFile(file, 'utf8').catch(() => '')
+    return text.endsWith('\n') ? Number(text) : undefined
+  })
+export const gone = (pid: number): Promise<true> =>
+  until(() => {
+    try {
+      process.kill(pid, 0)
+      return undefined
+    } catch {
+      return true
+    }
+  })

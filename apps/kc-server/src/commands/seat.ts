@@ -18,9 +18,7 @@ export async function seat(
       else
         result(
           all
-            .map(
-              ({ name, createdAt, identity }) => `${name}  since ${createdAt}${identity === '' ? '' : `  ${identity}`}`,
-            )
+            .map(({ name, createdAt, identity }) => `${name}  since ${createdAt}  ${oneLine(identity)}`.trimEnd())
             .join('\n'),
         )
       return exitCode.done
@@ -40,3 +38,6 @@ export async function seat(
       return command satisfies never
   }
 }
+
+/** A seat writes its identity itself: it must not look like another row. */
+const oneLine = (text: string): string => text.replaceAll(/\s+/g, ' ').slice(0, 60)

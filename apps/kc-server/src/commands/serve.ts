@@ -1,6 +1,6 @@
 import { hostFingerprint } from '@reve/action-runner'
-import { openComputer, serveHttp } from '@reve/mcp-server'
-import { configuration, type Configuration, type Flags } from '../environment.ts'
+import { ComputerError, openComputer, serveHttp, type Computer } from '@reve/mcp-server'
+import { configuration, ConfigurationError, strayVariables, type Configuration, type Flags } from '../environment.ts'
 import { exitCode } from '../exit-codes.ts'
 import type { Context } from '../run-command.ts'
 
@@ -8,15 +8,17 @@ import type { Context } from '../run-command.ts'
 export async function serve(context: Context, command: Flags & { readonly json: boolean }): Promise<number> {
   const { env, note, result, version } = context
   const settings = configuration(env, command)
+  for (const sentence of strayVariables(env)) note(`kc: WARNING: ${sentence}`)
   await using computer = await openComputer({
     root: settings.root,
     identity: settings.identity,
     minFreeBytes: settings.minFreeBytes,
     workDir: settings.workDir,
     hostFingerprint: hostFingerprint(),
+    secrets: settings.firstSeat === undefined ? [] : [settings.firstSeat.token],
     ...(settings.actionUser === undefined ? {} : { actionUser: settings.actionUser }),
   })
-  if (settings.firstSeat !== undefined) computer.seats.ensure(settings.firstSeat.name, settings.firstSeat.token)
+  ensureFirstSeat(computer, settings)
   const server = await serveHttp(computer, {
     host: settings.host,
     port: settings.port,
@@ -29,6 +31,18 @@ export async function serve(context: Context, command: Flags & { readonly json: 
   if (command.json) result(JSON.stringify({ event: 'listening', url: server.url, pid: process.pid }))
   await stopped
   return exitCode.done
+}
+
+function ensureFirstSeat({ seats }: Computer, { firstSeat }: Configuration): void {
+  if (firstSeat === undefined) return
+  try {
+    seats.ensure(firstSeat.name, firstSeat.token)
+  } catch (error) {
+    if (!(error instanceof ComputerError)) throw error
+    throw new ConfigurationError('bad_configuration', `KC_SEAT_TOKEN or KC_SEAT_NAME: ${error.message}`, {
+      cause: error,
+    })
+  }
 }
 
 /** Resolves when the server has drained after the first signal; the second one ends the process as it is. */

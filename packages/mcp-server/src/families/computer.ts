@@ -14,7 +14,7 @@ export const computer: Family = {
   actions: {
     metrics: action({
       signature: 'computer.metrics(window_s?)',
-      fields: { window_s: v.optional(field.seconds, 3600) },
+      fields: { window_s: v.optional(field.seconds(1e9), 3600) },
       logged: ['window_s'],
       effect: 'read',
       run: ({ events }, { window_s }) => {
@@ -31,7 +31,7 @@ export const computer: Family = {
     }),
     events: action({
       signature: 'computer.events(n?)',
-      fields: { n: v.optional(v.pipe(field.count, v.maxValue(1000, 'must be at most 1000')), 20) },
+      fields: { n: v.optional(field.count(1000), 20) },
       logged: ['n'],
       effect: 'read',
       run: ({ events }, { n }) => {

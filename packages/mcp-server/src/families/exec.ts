@@ -4,11 +4,20 @@ import { action, field } from '../action.ts'
 import type { Family } from '../family.ts'
 import { bounded, showText } from '../text.ts'
 
-const Cache = v.strictObject({
-  name: field.name,
-  path: field.name,
-  mode: v.optional(v.picklist(['locked', 'shared'], 'must be "locked" or "shared"')),
-})
+const Cache = v.strictObject(
+  {
+    name: field.name,
+    path: field.name,
+    mode: v.optional(v.picklist(['locked', 'shared'], 'must be "locked" or "shared"')),
+  },
+  'must be {name, path, mode?}',
+)
+/** Counted before they are looked into. */
+const Caches = v.pipe(
+  v.array(v.unknown(), 'must be a list of {name, path, mode?}'),
+  v.maxLength(32, 'must be at most 32 caches'),
+  v.array(Cache),
+)
 
 export const exec: Family = {
   name: 'exec',
@@ -63,8 +72,8 @@ export const exec: Family = {
         tree: field.name,
         argv: v.pipe(field.texts, v.minLength(1, 'must name a program')),
         cwd: v.optional(field.text),
-        env: v.optional(v.record(v.string(), v.string('must map names to strings'), 'must map names to strings')),
-        timeout: v.optional(field.seconds),
+        env: v.optional(field.textMap),
+        timeout: v.optional(field.seconds(86_400)),
         sandbox: v.optional(
           v.picklist(
             ['local', 'bwrap', 'docker', 'container', 'microvm'],
@@ -73,7 +82,7 @@ export const exec: Family = {
         ),
         image: v.optional(field.name),
         fresh: v.optional(field.flag),
-        caches: v.optional(v.array(Cache, 'must be a list of {name, path, mode?}')),
+        caches: v.optional(Caches),
         network: v.optional(field.flag),
         gitignore: v.optional(field.flag),
       },
@@ -100,12 +109,12 @@ export const exec: Family = {
           },
           { signal, actor: seat.name },
         )
-        return bounded(showResult(result), 'Read the streams by their blob ids with exec.output.')
+        return bounded(showResult(result, signal.aborted), 'Read the streams by their blob ids with exec.output.')
       },
     }),
     output: action({
       signature: 'exec.output(blob, offset?, limit?)',
-      fields: { blob: field.name, offset: v.optional(field.count, 1), limit: v.optional(field.count, 200) },
+      fields: { blob: field.name, offset: v.optional(field.position, 1), limit: v.optional(field.count(10_000), 200) },
       logged: ['blob', 'offset', 'limit'],
       effect: 'read',
       run: async ({ store }, { blob, offset, limit }) => {
@@ -125,7 +134,7 @@ function withoutUndefined<T extends object>(value: T): Partial<Defined<T>> {
   return Object.fromEntries(Object.entries(value).filter(([, entry]) => entry !== undefined)) as Partial<Defined<T>>
 }
 
-function showResult(result: ActionResult): string {
+function showResult(result: ActionResult, cancelled: boolean): string {
   const total = Math.round(
     result.timing.queueMs + result.timing.layoutMs + result.timing.runMs + result.timing.captureMs,
   )
@@ -133,7 +142,9 @@ function showResult(result: ActionResult): string {
     ? 'timed out and was killed'
     : result.signal === null
       ? `exit ${result.exitCode}`
-      : `killed by ${result.signal}`
+      : cancelled
+        ? 'cancelled, and was killed'
+        : `killed by ${result.signal}`
   const how =
     result.cached === false ? `ran in ${total} ms` : `cached since ${result.cached.since}; fresh=true runs it again`
   const changed = result.changed.map(({ path, change }) => `${marks[change]} ${path}`)

@@ -1,10 +1,9 @@
 import type { DiffResult, GrepResult, ListResult, ReadResult } from '@reve/content-store'
 import * as v from 'valibot'
 import { action, field } from '../action.ts'
+import { ComputerError } from '../errors.ts'
 import type { Family } from '../family.ts'
 import { bounded, showText } from '../text.ts'
-
-const most = (count: number) => v.pipe(field.count, v.maxValue(count, `must be at most ${count}`))
 
 export const fs: Family = {
   name: 'fs',
@@ -30,7 +29,12 @@ export const fs: Family = {
   actions: {
     read: action({
       signature: 'fs.read(tree, path, offset?, limit?)',
-      fields: { tree: field.name, path: field.text, offset: v.optional(field.count), limit: v.optional(most(10_000)) },
+      fields: {
+        tree: field.name,
+        path: field.text,
+        offset: v.optional(field.position),
+        limit: v.optional(field.count(10_000)),
+      },
       logged: ['tree', 'path', 'offset', 'limit'],
       effect: 'read',
       run: async ({ store }, { tree, path, offset, limit }) =>
@@ -45,7 +49,7 @@ export const fs: Family = {
     }),
     glob: action({
       signature: 'fs.glob(tree, pattern, limit?)',
-      fields: { tree: field.name, pattern: field.name, limit: v.optional(most(10_000)) },
+      fields: { tree: field.name, pattern: field.name, limit: v.optional(field.count(10_000)) },
       logged: ['tree', 'pattern', 'limit'],
       effect: 'read',
       run: async ({ store, signal }, { tree, pattern, limit }) => {
@@ -64,7 +68,7 @@ export const fs: Family = {
         tree: field.name,
         pattern: field.name,
         path: v.optional(field.text),
-        limit: v.optional(most(10_000)),
+        limit: v.optional(field.count(10_000)),
         ignore_case: v.optional(field.flag),
       },
       logged: ['tree', 'pattern', 'path', 'limit', 'ignore_case'],
@@ -84,7 +88,7 @@ export const fs: Family = {
       logged: ['tree', 'path', 'executable', 'encoding'],
       effect: 'write',
       run: ({ store }, { tree, path, content, executable, encoding }) => {
-        const bytes = encoding === 'base64' ? Buffer.from(content, 'base64') : content
+        const bytes = encoding === 'base64' ? decodeBase64(content) : content
         const made = store.fs.write(tree, path, bytes, { executable })
         return `tree ${made.tree}\n${made.created ? 'created' : 'replaced'} ${made.path} (${made.bytes} bytes, blob ${made.id})`
       },
@@ -130,6 +134,16 @@ export const fs: Family = {
       run: ({ store }) => `tree ${store.fs.empty().tree}`,
     }),
   },
+}
+
+/** Bytes of base64, whose lines may be broken and whose padding may be left out. */
+function decodeBase64(text: string): Buffer {
+  const compact = text.replaceAll(/\s+/g, '')
+  const bytes = Buffer.from(compact, 'base64')
+  // Node skips what is not base64: bytes other than those that were meant must not be stored.
+  if (bytes.toString('base64') !== compact.padEnd(Math.ceil(compact.length / 4) * 4, '='))
+    throw new ComputerError('bad_call', 'fs.write: "content" must be base64, as encoding="base64" says')
+  return bytes
 }
 
 function showFile(file: ReadResult): string {

@@ -96,7 +96,7 @@ export const git: Family = {
     }),
     log: action({
       signature: 'git.log(name, n?)',
-      fields: { name: field.name, n: v.optional(v.pipe(field.count, v.maxValue(1000, 'must be at most 1000')), 20) },
+      fields: { name: field.name, n: v.optional(field.count(1000), 20) },
       logged: ['name', 'n'],
       effect: 'long',
       run: async ({ git }, { name, n }) => {

@@ -59,13 +59,7 @@ export const ref: Family = {
         expected_tree: field.name,
         new_tree: field.name,
         note: v.optional(field.text),
-        expected_rev: v.optional(
-          v.pipe(
-            v.number('must be a whole number'),
-            v.integer('must be a whole number'),
-            v.minValue(0, 'must not be negative'),
-          ),
-        ),
+        expected_rev: v.optional(field.revision),
       },
       logged: ['name', 'expected_tree', 'new_tree', 'note', 'expected_rev'],
       effect: 'write',
@@ -82,7 +76,7 @@ export const ref: Family = {
     }),
     history: action({
       signature: 'ref.history(name, limit?)',
-      fields: { name: field.name, limit: v.optional(field.count, 20) },
+      fields: { name: field.name, limit: v.optional(field.count(10_000), 20) },
       logged: ['name', 'limit'],
       effect: 'read',
       run: ({ store }, { name, limit }) =>

@@ -11,6 +11,9 @@ const show = (seat: Seat): string =>
     `loop_state: ${seat.loopState || '(none)'}`,
   ].join('\n')
 
+/** All three together fit into one answer. */
+const seatText = v.pipe(field.text, v.maxLength(16_000, 'must be at most 16,000 characters'))
+
 export const seat: Family = {
   name: 'seat',
   purpose:
@@ -32,9 +35,9 @@ export const seat: Family = {
     update: action({
       signature: 'seat.update(loop_state?, identity?, system_prompt?)',
       fields: {
-        loop_state: v.optional(field.text),
-        identity: v.optional(field.text),
-        system_prompt: v.optional(field.text),
+        loop_state: v.optional(seatText),
+        identity: v.optional(seatText),
+        system_prompt: v.optional(seatText),
       },
       logged: [],
       effect: 'write',
