@@ -17,7 +17,7 @@ const project = (name: string, folder: string) =>
     // Run the TypeScript sources: no build before tests.
     resolve: { conditions: ['@reve/source', 'node', 'module'] },
     ssr: { resolve: { conditions: ['@reve/source', 'node', 'module'] } },
-    test: { name, include: ['test/**/*.test.ts'], environment: 'node', testTimeout: 60_000, hookTimeout: 600_000 },
+    test: { name, include: ['test/**/*.test.ts'], environment: 'node', testTimeout: 120_000, hookTimeout: 600_000 },
   })
 
 export default [

@@ -10,11 +10,13 @@ import { findAccelerator } from './accelerator.ts'
 import { boxWorks } from './box.ts'
 import { imagePath } from './image.ts'
 import { prepareImage, prepareKernel } from './prepare.ts'
-import { QEMU_ENDED, type QemuProcess, startQemu } from './process.ts'
+import { type QemuProcess, startQemu } from './process.ts'
 
 /** A dead owner's QEMU goes within a moment; until then its hold on the disk is another's. */
 const LOCKED_TRIES = 20
 const LOCKED_MS = 250
+/** How long a first boot may take: one in a great many hangs for ever under emulation, and the second one does not. */
+const FIRST_BOOT_MS = 30_000
 const STATE_DIR_MODE = 0o700
 
 /**
@@ -39,6 +41,7 @@ export function qemuBackend(context: BackendContext): Backend {
     disk: Disk,
     signal: AbortSignal,
     onEnd: (error: MicroVmError) => void,
+    bootMs: number | undefined,
   ): Promise<{ readonly vm: QemuProcess; readonly accelerator: 'kvm' | 'tcg' }> => {
     const kernel = await prepareKernel(host, { progress, signal })
     const { accelerator, reason } = await findAccelerator({ host, kernel, progress, now, signal })
@@ -68,7 +71,16 @@ export function qemuBackend(context: BackendContext): Backend {
       shares,
     }
     const vm = await progress.stage('boot', `boot ${spec.name}`, () =>
-      startQemu({ machine, socketDir, box, searchPath, now, signal, onLost: onEnd }),
+      startQemu({
+        machine,
+        socketDir,
+        box,
+        searchPath,
+        now,
+        signal,
+        onLost: onEnd,
+        ...(bootMs === undefined ? {} : { bootMs }),
+      }),
     )
     return { vm, accelerator }
   }
@@ -78,18 +90,17 @@ export function qemuBackend(context: BackendContext): Backend {
     signal: AbortSignal,
     onEnd: (error: MicroVmError) => void,
   ): ReturnType<typeof startOnce> => {
-    let endedBefore = false
+    let triedAgain = false
     for (let attempt = 1; ; attempt++) {
       try {
-        return await startOnce(disk, signal, onEnd)
+        return await startOnce(disk, signal, onEnd, triedAgain ? undefined : FIRST_BOOT_MS)
       } catch (error) {
         if (!(error instanceof MicroVmError) || error.code !== 'boot_failed') throw error
         const locked = error.message.includes('Failed to get "write" lock') && attempt < LOCKED_TRIES
-        const ended = !endedBefore && error.cause instanceof MicroVmError && error.cause.message === QEMU_ENDED
-        if (!locked && !ended) throw error
+        if (!locked && triedAgain) throw error
         if (!locked) {
-          endedBefore = true
-          progress.notice(`a boot of "${spec.name}" ended early and is tried once more: ${error.message}`)
+          triedAgain = true
+          progress.notice(`a boot of "${spec.name}" failed and is tried once more: ${error.message}`)
         }
         await new Promise((done) => setTimeout(done, LOCKED_MS))
       }

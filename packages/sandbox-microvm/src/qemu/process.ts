@@ -21,9 +21,6 @@ export type QemuProcess = {
   stop(): Promise<void>
 }
 
-/** The cause of a `boot_failed` whose process ended by itself, as against one that hangs. */
-export const QEMU_ENDED = 'QEMU ended'
-
 /** A whole boot takes 3 s emulated and 1 s with KVM; a busy machine is many times slower. */
 const BOOT_MS = { tcg: 120_000, kvm: 20_000 } as const
 const POWER_OFF_MS = 15_000
@@ -167,7 +164,7 @@ async function firstOf<T>(
   const onAbort = (): void => reject(new MicroVmError('aborted', 'the start was cancelled'))
   if (signal?.aborted === true) onAbort()
   signal?.addEventListener('abort', onAbort, { once: true })
-  void exited.then(() => reject(new MicroVmError('boot_failed', QEMU_ENDED)))
+  void exited.then(() => reject(new MicroVmError('boot_failed', 'QEMU ended')))
   // Whichever comes later has nobody waiting for it.
   work.catch(() => undefined)
   try {
