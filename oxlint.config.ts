@@ -39,7 +39,14 @@ const directions = Object.entries(layers).map(([folder, allowed]): OxlintOverrid
                 ]
               : []),
             {
-              group: ['@reve/*/src/**', '@reve/*/dist/**', '**/packages/**', '**/apps/**'],
+              group: [
+                '@reve/*/src/**',
+                '@reve/*/dist/**',
+                '**/packages/**',
+                '**/apps/**',
+                '../**/src/**',
+                '../**/dist/**',
+              ],
               message: 'import a package by its name or a declared subpath',
             },
           ],

@@ -16,6 +16,16 @@ describe.each(folders)('%s', (folder) => {
     expect(upward).toEqual([])
   })
 
+  test('reaches no other package by a path', () => {
+    const outside = sourcesOf(`${folder}/src`).flatMap(({ path, text }) =>
+      importsOf(text)
+        .filter((specifier) => specifier.startsWith('.'))
+        .filter((specifier) => !join(path, '..', specifier).startsWith(`${folder}/src/`))
+        .map((specifier) => `${path}: ${specifier}`),
+    )
+    expect(outside).toEqual([])
+  })
+
   test('declares the packages that it imports, and no other of ours', () => {
     const manifest: { readonly dependencies?: Readonly<Record<string, string>> } = JSON.parse(
       readFileSync(join(root, folder, 'package.json'), 'utf8'),
