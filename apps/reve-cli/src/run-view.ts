@@ -14,6 +14,8 @@ const shownColumns = 200
 export function createRunView(output: Output): (event: HarnessEvent) => void {
   let text = ''
   const started = new Set<string>()
+  // Results that recovery writes come before any run: what they mean is said as a whole, by whoever recovers.
+  let running = false
   const flush = (): void => {
     const said = sanitiseTerminal(text).trim()
     if (said !== '') output.note(paint('bold', '◆ '), said.replaceAll('\n', '\n  '))
@@ -56,7 +58,7 @@ export function createRunView(output: Output): (event: HarnessEvent) => void {
         return
       case 'message':
         if (event.message.role === 'assistant' && event.message.stopReason === 'toolUse') flush()
-        if (event.message.role === 'toolResult' && !started.has(event.message.toolCallId)) {
+        if (running && event.message.role === 'toolResult' && !started.has(event.message.toolCallId)) {
           output.note(
             paint('blue', '▸ '),
             paint('bold', sanitiseLine(event.message.toolName, shownColumns)),
@@ -65,9 +67,11 @@ export function createRunView(output: Output): (event: HarnessEvent) => void {
           for (const line of shown(event.message.content)) output.note(paint('dim', '  │ '), line)
         }
         return
+      case 'run_started':
+        running = true
+        return
       case 'queued':
       case 'usage':
-      case 'run_started':
       case 'recovered':
         return
       case 'abort_requested':

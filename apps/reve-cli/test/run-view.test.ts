@@ -73,3 +73,25 @@ test('the text of a run that was stopped is shown, that of a finished one is lef
   expect(lines(text, { type: 'run_finished', outcome: 'aborted', text: 'so far' })).toEqual(['◆ so far'])
   expect(lines(text, { type: 'run_finished', outcome: 'completed', text: 'so far' })).toEqual([])
 })
+
+describe('a result without a start', () => {
+  const message = {
+    type: 'message' as const,
+    entryId: 'e_1',
+    message: {
+      role: 'toolResult' as const,
+      toolCallId: 'c',
+      toolName: 'bash',
+      content: [{ type: 'text' as const, text: 'why' }],
+      isError: true,
+    },
+  }
+
+  test('is that of a call which was refused, in a run', () => {
+    expect(lines({ type: 'run_started' }, message)).toEqual(['▸ bash (not run)', '  │ why'])
+  })
+
+  test('is never said not to have run when recovery wrote it: nobody knows', () => {
+    expect(lines(message)).toEqual([])
+  })
+})

@@ -62,6 +62,7 @@ describe.skipIf(backend === undefined)('in a real microVM', () => {
     expect(resumed).toMatchObject({ code: 0, stdout: 'Looked again.\n' })
     expect(resumed.stderr).toContain('the last run was interrupted')
     expect(resumed.stderr).toContain('bash was running: its outcome is unknown')
+    expect(resumed.stderr).not.toContain('not run)')
     expect(await readFile(join(folder, 'workspace', 'ran'), 'utf8')).toBe('run\n')
 
     const after = await sessionOf(folder)
