@@ -15,7 +15,7 @@ import { type QemuProcess, startQemu } from './process.ts'
 /** A dead owner's QEMU goes within a moment; until then its hold on the disk is another's. */
 const LOCKED_TRIES = 20
 const LOCKED_MS = 250
-/** How long a first boot may take: one in a great many hangs for ever under emulation, and the second one does not. */
+/** How long a first boot may take before a second one is tried: many times what the slowest one seen took. A boot that hangs is guarded against, not explained. */
 const FIRST_BOOT_MS = 30_000
 const STATE_DIR_MODE = 0o700
 
