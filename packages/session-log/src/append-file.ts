@@ -18,7 +18,6 @@ export type OpenFile = (path: string) => Promise<AppendFile>
 // Bare descriptors, not `FileHandle`: one of those ends the process when its owner was lost without closing it.
 const fs = {
   open: promisify(open),
-  write: promisify(write),
   fdatasync: promisify(fdatasync),
   ftruncate: promisify(ftruncate),
   fstat: promisify(fstat),
@@ -29,7 +28,11 @@ const fs = {
 export const openAppendFile: OpenFile = async (path) => {
   const fd = await fs.open(path, constants.O_WRONLY | constants.O_APPEND)
   return {
-    write: async (bytes) => (await fs.write(fd, bytes)).bytesWritten,
+    // By hand: what `promisify` adds to it is a good part of an append.
+    write: (bytes) =>
+      new Promise((resolve, reject) => {
+        write(fd, bytes, (error, written) => (error === null ? resolve(written) : reject(error)))
+      }),
     sync: () => fs.fdatasync(fd),
     truncate: (bytes) => fs.ftruncate(fd, bytes),
     size: async () => (await fs.fstat(fd)).size,

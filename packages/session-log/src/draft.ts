@@ -108,12 +108,12 @@ export function stageDraft(
     type: draft.type.toWellFormed(),
     ...(draft.kind === 'entry' ? { parentId: parentOf(draft.parentId, lane, stage) } : {}),
   }
-  const text = JSON.stringify({ ...envelope, ...payload.value })
-  const bytes = Buffer.from(`${text}\n`, 'utf8')
+  const line = { ...envelope, ...payload.value }
+  const bytes = Buffer.from(`${JSON.stringify(line)}\n`, 'utf8')
   if (bytes.length > MAX_LINE_BYTES)
     return bad(`the line has ${bytes.length} bytes; at most ${MAX_LINE_BYTES} are allowed`)
-  // What goes on disk is what is checked and remembered: the line as a reader will parse it.
-  const checked = checkLine(JSON.parse(text), stage)
+  // The payload is a copy that says nothing but what its text says: the line is what a reader of the bytes will see.
+  const checked = checkLine(line, stage)
   if ('problem' in checked) return bad(checked.problem.message)
   stage.add(checked.line)
   return { line: checked.line, bytes }

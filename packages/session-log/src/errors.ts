@@ -32,7 +32,8 @@ export type SessionLogErrorCode =
 
 /** Details of a {@link SessionLogError}. */
 export type SessionLogErrorDetails = {
-  readonly file: string
+  /** Absent for a draft that was refused before it was given to a session. */
+  readonly file?: string
   /** 1 for the header. */
   readonly line?: number
   readonly pid?: number
@@ -40,20 +41,20 @@ export type SessionLogErrorDetails = {
   readonly hint?: string
 }
 
-/** Every expected failure of this package. The message starts with `file:` or `file:line:`. */
+/** Every expected failure of this package. The message starts with `file:` or `file:line:` where there is a file. */
 export class SessionLogError extends ReveError<SessionLogErrorCode> {
   override readonly name = 'SessionLogError'
-  readonly file: string
+  readonly file?: string
   readonly line?: number
   readonly pid?: number
 
   constructor(code: SessionLogErrorCode, reason: string, details: SessionLogErrorDetails) {
-    const place = details.line === undefined ? details.file : `${details.file}:${details.line}`
-    super(code, `${place}: ${reason}`, {
+    const place = [details.file, details.line].filter((part) => part !== undefined).join(':')
+    super(code, place === '' ? reason : `${place}: ${reason}`, {
       ...(details.cause === undefined ? {} : { cause: details.cause }),
       ...(details.hint === undefined ? {} : { hint: details.hint }),
     })
-    this.file = details.file
+    if (details.file !== undefined) this.file = details.file
     if (details.line !== undefined) this.line = details.line
     if (details.pid !== undefined) this.pid = details.pid
   }

@@ -86,10 +86,12 @@ const headerSchema = v.looseObject({
   ts: v.optional(isoTime),
 })
 
+/** Leaves room to go on counting from any file that is accepted. */
+const MAX_SEQ = 2 ** 52
+
 const stamp = {
   id: name,
-  // The bound leaves room to go on counting from any file that is accepted.
-  seq: v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(2 ** 52)),
+  seq: v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(MAX_SEQ)),
   ts: isoTime,
   lane: name,
   type: name,
@@ -108,6 +110,12 @@ const payloadSchemas = {
     ['compaction', v.looseObject({ summary: v.string(), firstKeptEntryId: v.nullable(name) })],
   ]),
 } as const
+
+/** What a line of that kind and type must fit, one after the other. */
+export function schemasOf(kind: 'record' | 'entry', type: unknown): readonly v.GenericSchema[] {
+  const payload = payloadSchemas[kind].get(String(type))
+  return [kind === 'record' ? recordSchema : entrySchema, ...(payload === undefined ? [] : [payload])]
+}
 
 /** Keys of the envelope: a payload cannot carry them. */
 export const RESERVED_KEYS: ReadonlySet<string> = new Set(['kind', 'id', 'seq', 'ts', 'lane', 'type', 'parentId'])
@@ -156,7 +164,10 @@ export function headerProblem(value: unknown): HeaderProblem {
       message: `format version ${version} is older than ${FORMAT_VERSION} and is not supported`,
     }
   }
-  return { code: 'not_a_session', message: `the header is malformed: ${issueOf(headerSchema, value)}` }
+  return {
+    code: 'not_a_session',
+    message: `the header is malformed: ${issueOf(headerSchema, value) ?? 'unexpected shape'}`,
+  }
 }
 
 /** Whether a parsed first line is a header, with the reason if not. A foreign mark beats everything. */
@@ -165,16 +176,48 @@ export function checkHeader(value: unknown): { readonly header: Header } | { rea
   return { problem: headerProblem(value) }
 }
 
-/** Whether a parsed later line has the shape of one; says nothing about its place in the file. */
+/**
+ * Whether a parsed later line has the shape of one; says nothing about its place in the file. By hand, because it is asked
+ * for every line of a file: the schemas say the same (a test holds them together) and explain what is wrong.
+ */
 export function isLine(value: unknown): value is Line {
   if (!isObject(value)) return false
-  switch (value['kind']) {
+  const { kind, id, seq, ts, lane, type } = value
+  if (!isName(id) || !isSeq(seq) || !isTime(ts) || !isName(lane) || !isName(type)) return false
+  switch (kind) {
     case 'record':
-      return v.is(recordSchema, value) && payloadFits('record', value)
+      return recordFits(type, value)
     case 'entry':
-      return v.is(entrySchema, value) && payloadFits('entry', value)
+      return isReference(value['parentId']) && entryFits(type, value)
     default:
       return false
+  }
+}
+
+const isName = (value: unknown): value is string => typeof value === 'string' && NAME.test(value)
+const isTime = (value: unknown) => typeof value === 'string' && ISO_UTC.test(value)
+const isSeq = (value: unknown) => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= MAX_SEQ
+const isReference = (value: unknown) => value === null || isName(value)
+
+function recordFits(type: string, value: { readonly [key: string]: unknown }): boolean {
+  switch (type) {
+    case 'lane_leaf_set':
+      return isReference(value['leafId'])
+    case 'fact_set':
+      return typeof value['key'] === 'string' && value['key'] !== '' && 'value' in value
+    default:
+      return true
+  }
+}
+
+function entryFits(type: string, value: { readonly [key: string]: unknown }): boolean {
+  switch (type) {
+    case 'message':
+      return isObject(value['message'])
+    case 'compaction':
+      return typeof value['summary'] === 'string' && isReference(value['firstKeptEntryId'])
+    default:
+      return true
   }
 }
 
@@ -184,20 +227,27 @@ export function checkLine(
   known: Known,
 ): { readonly line: Line } | { readonly problem: Omit<LineProblem, 'line'> } {
   if (!isLine(value)) return { problem: shapeProblem(value) }
-  if (value.seq <= known.lastSeq) {
-    return { problem: { code: 'falling_seq', message: `seq ${value.seq} after ${known.lastSeq}: it must rise` } }
-  }
-  if (known.has(value.id))
-    return { problem: { code: 'duplicate_id', message: `id ${quote(value.id)} is taken by an earlier line` } }
-  const reference = referenceProblem(value, known)
-  return reference === undefined ? { line: value } : { problem: reference }
+  const names = isEntry(value) ? value.parentId : value.type === 'lane_leaf_set' ? value['leafId'] : null
+  const place = { kind: value.kind, id: value.id, seq: value.seq, names: typeof names === 'string' ? names : null }
+  const problem = placeProblem(place, known)
+  return problem === undefined ? { line: value } : { problem }
 }
 
-/** A line may only refer to entries that stand before it. */
-function referenceProblem(line: Line, known: Known): Omit<LineProblem, 'line'> | undefined {
-  const names = isEntry(line) ? line.parentId : line.type === 'lane_leaf_set' ? line['leafId'] : null
-  if (typeof names !== 'string' || known.hasEntry(names)) return undefined
-  return isEntry(line)
+/** Checks where a line stands: after all before it, once, and `names` (a parent, a leaf) only an entry that is there. */
+export function placeProblem(
+  line: {
+    readonly kind: 'record' | 'entry'
+    readonly id: string
+    readonly seq: number
+    readonly names: string | null
+  },
+  known: Known,
+): Omit<LineProblem, 'line'> | undefined {
+  const { kind, id, seq, names } = line
+  if (seq <= known.lastSeq) return { code: 'falling_seq', message: `seq ${seq} after ${known.lastSeq}: it must rise` }
+  if (known.has(id)) return { code: 'duplicate_id', message: `id ${quote(id)} is taken by an earlier line` }
+  if (names === null || known.hasEntry(names)) return undefined
+  return kind === 'entry'
     ? { code: 'unknown_parent', message: `parentId ${quote(names)} names no earlier entry` }
     : { code: 'unknown_leaf', message: `leafId ${quote(names)} names no earlier entry` }
 }
@@ -207,11 +257,6 @@ export function isEntry(line: Line): line is EntryLine {
   return line.kind === 'entry'
 }
 
-function payloadFits(kind: 'record' | 'entry', value: { readonly [key: string]: unknown }): boolean {
-  const schema = payloadSchemas[kind].get(String(value['type']))
-  return schema === undefined || v.is(schema, value)
-}
-
 function shapeProblem(value: unknown): Omit<LineProblem, 'line'> {
   if (!isObject(value)) return { code: 'bad_line', message: 'the line is not a JSON object' }
   switch (value['kind']) {
@@ -219,20 +264,21 @@ function shapeProblem(value: unknown): Omit<LineProblem, 'line'> {
       return { code: 'second_header', message: 'a second header' }
     case 'record':
     case 'entry': {
-      const envelope = value['kind'] === 'record' ? recordSchema : entrySchema
-      const payload = payloadSchemas[value['kind']].get(String(value['type']))
-      const schema = v.is(envelope, value) && payload !== undefined ? payload : envelope
-      return { code: 'bad_line', message: `malformed ${value['kind']}: ${issueOf(schema, value)}` }
+      const issue = schemasOf(value['kind'], value['type']).reduce<string | undefined>(
+        (found, schema) => found ?? issueOf(schema, value),
+        undefined,
+      )
+      return { code: 'bad_line', message: `malformed ${value['kind']}: ${issue ?? 'unexpected shape'}` }
     }
     default:
       return { code: 'unknown_kind', message: `unknown kind ${quote(String(value['kind']))}` }
   }
 }
 
-function issueOf(schema: v.GenericSchema, value: unknown): string {
+function issueOf(schema: v.GenericSchema, value: unknown): string | undefined {
   const result = v.safeParse(schema, value, { abortEarly: true })
   const issue = result.issues?.[0]
-  if (issue === undefined) return 'unexpected shape'
+  if (issue === undefined) return undefined
   return sanitiseLine(`${v.getDotPath(issue) ?? 'line'}: ${issue.message}`.slice(0, 300))
 }
 

@@ -11,9 +11,12 @@ export {
   type LineProblemCode,
   type RecordLine,
 } from './format.ts'
+export { type ForkOptions, type ForkReport, forkSession } from './fork.ts'
 export type { Json, JsonArray, JsonObject } from './json.ts'
-export { listSessions, NAME_FACT, type SessionSummary } from './list.ts'
+export { labelDraft, labels } from './labels.ts'
+export { findSession, listSessions, type SessionSummary } from './list.ts'
 export type { Durability, Repair, SessionLog } from './log.ts'
+export { NAME_FACT, nameDraft, restateName, sessionName } from './names.ts'
 export { salvageSession, type SalvageReport } from './salvage.ts'
 export type { Tail } from './scan.ts'
 export { createSession, type CreateOptions, openSession, type OpenOptions, readSession } from './session.ts'

@@ -29,7 +29,7 @@ export function plainJson(
   value: unknown,
 ): { readonly ok: true; readonly value: Json } | { readonly ok: false; readonly problem: NotJson } {
   try {
-    return { ok: true, value: copy(value, '', 0) }
+    return { ok: true, value: copy(value, []) }
   } catch (error) {
     if (error instanceof NotJsonSignal) return { ok: false, problem: error.at }
     throw error
@@ -41,25 +41,56 @@ export function isObject(value: unknown): value is { readonly [key: string]: unk
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-function copy(value: unknown, path: string, depth: number): Json {
-  if (depth > MAX_DEPTH) refuse(path, `nested deeper than ${MAX_DEPTH} levels, or refers to itself`)
-  if (value === null || typeof value === 'boolean') return value
-  if (typeof value === 'string') return value.toWellFormed()
-  if (typeof value === 'number') {
-    return Number.isFinite(value) ? (Object.is(value, -0) ? 0 : value) : refuse(path, `${value} is not a JSON number`)
+/** `path` is where `value` stands; the same list on all levels, so that a good value pays for no names. */
+function copy(value: unknown, path: string[]): Json {
+  switch (typeof value) {
+    case 'string':
+      return value.toWellFormed()
+    case 'number':
+      if (!Number.isFinite(value)) refuse(path, `${value} is not a JSON number`)
+      return value === 0 ? 0 : value
+    case 'boolean':
+      return value
+    case 'object':
+      break
+    default:
+      return refuse(path, `a ${typeof value} is not JSON`)
   }
-  if (Array.isArray(value)) return Array.from(value, (item, index) => copy(item, join(path, String(index)), depth + 1))
-  if (typeof value !== 'object') return refuse(path, `a ${typeof value} is not JSON`)
-  const proto: unknown = Object.getPrototypeOf(value)
-  if (proto !== Object.prototype && proto !== null) refuse(path, 'only plain objects are JSON')
-  const entries = Object.entries(value)
-    .filter(([, item]) => item !== undefined)
-    .map(([key, item]): readonly [string, Json] => [key.toWellFormed(), copy(item, join(path, key), depth + 1)])
-  return Object.fromEntries(entries)
+  if (value === null) return value
+  if (path.length > MAX_DEPTH) refuse(path, `nested deeper than ${MAX_DEPTH} levels, or refers to itself`)
+  return Array.isArray(value) ? copyArray(value, path) : copyObject(value, path)
 }
 
-const join = (path: string, key: string) => (path === '' ? key : `${path}/${key}`)
+function copyArray(value: readonly unknown[], path: string[]): Json {
+  const result: Json[] = []
+  // By index: a hole is an undefined, which JSON cannot say.
+  for (let index = 0; index < value.length; index++) {
+    path.push(String(index))
+    result.push(copy(value[index], path))
+    path.pop()
+  }
+  return result
+}
 
-function refuse(path: string, reason: string): never {
-  throw new NotJsonSignal({ path, reason })
+function copyObject(value: object, path: string[]): Json {
+  const proto: unknown = Object.getPrototypeOf(value)
+  if (proto !== Object.prototype && proto !== null) refuse(path, 'only plain objects are JSON')
+  const result: { [key: string]: Json } = {}
+  for (const [key, item] of Object.entries(value)) {
+    if (item === undefined) continue
+    path.push(key)
+    setOwn(result, key.toWellFormed(), copy(item, path))
+    path.pop()
+  }
+  return result
+}
+
+/** Assigning to `__proto__` would set the prototype. */
+function setOwn(object: { [key: string]: Json }, key: string, value: Json): void {
+  if (key !== '__proto__') object[key] = value
+  else Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true })
+}
+
+function refuse(path: readonly string[], reason: string): never {
+  throw new NotJsonSignal({ path: path.join('/'), reason })
 }

@@ -150,7 +150,8 @@ export class FileSessionLog implements SessionLog {
   }
 
   async #write(batch: readonly Pending[]): Promise<void> {
-    const bytes = Buffer.concat(batch.flatMap(({ staged }) => staged.map(({ bytes }) => bytes)))
+    const lines = batch.flatMap(({ staged }) => staged.map(({ bytes }) => bytes))
+    const bytes = lines.length === 1 && lines[0] !== undefined ? lines[0] : Buffer.concat(lines)
     if (bytes.length > 0) {
       const written = await this.#output.write(bytes)
       if (written !== bytes.length) throw new Error(`only ${written} of ${bytes.length} bytes were written`)
@@ -230,6 +231,14 @@ export class FileSessionLog implements SessionLog {
 
   get lines(): readonly Line[] {
     return this.#index.lines
+  }
+
+  since(seq: number): readonly Line[] {
+    return this.#index.since(seq)
+  }
+
+  get lastSeq(): number {
+    return this.#index.lastSeq
   }
 
   entry(id: string): EntryLine | undefined {

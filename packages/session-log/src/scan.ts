@@ -1,12 +1,21 @@
-import { isUtf8 } from 'node:buffer'
 import type { FileHandle } from 'node:fs/promises'
+import type { Envelope } from './envelope.ts'
 import { SessionLogError } from './errors.ts'
-import { checkHeader, checkLine, type Header, MAX_HEADER_BYTES, MAX_LINE_BYTES, type LineProblem } from './format.ts'
+import {
+  checkHeader,
+  checkLine,
+  type Header,
+  type LineProblem,
+  MAX_HEADER_BYTES,
+  MAX_LINE_BYTES,
+  placeProblem,
+} from './format.ts'
+import { eachLine, type RawLine, type Slice } from './lines.ts'
+import { isLeftover, LineParser } from './parse-line.ts'
 import { SessionIndex } from './view.ts'
 
-const CHUNK = 512 * 1024
-const LF = 0x0a
-const SPACE = new Set([0x20, 0x09, 0x0d])
+/** What the header of a session usually fits into, in bytes. */
+const HEADER_CHUNK = 16 * 1024
 
 /** How a file ends: whole; with a line that lacks only its LF; or with bytes that a crash left (a cut line, blank lines). */
 export type Tail = 'whole' | 'no_newline' | 'torn'
@@ -31,170 +40,136 @@ export type OnProblem = (problem: LineProblem) => 'stop' | 'continue'
 /**
  * Reads a session file once, from the first byte to the size it had at the start. Lines end at LF bytes and nowhere else.
  *
- * The last line with anything on it is the tail when it does not parse, whether or not blank lines follow: that is
- * what a crash leaves. A last line that parses and lacks its LF is good. Everything else that is wrong is a problem.
+ * The last line with anything on it is the tail, whether or not blank lines follow, when it does not parse and is what a
+ * write leaves that did not come to its end. A last line that parses and lacks its LF is good. Everything else that is
+ * wrong is a problem.
  *
  * @throws SessionLogError when the first line is not a header: nothing after it is looked at.
  */
 export async function scan(handle: FileHandle, file: string, onProblem: OnProblem): Promise<Scan> {
   const { size } = await handle.stat()
-  let state: ScanState | undefined
-  for await (const raw of rawLines(handle, size)) {
-    if (state === undefined) state = new ScanState(new SessionIndex(file, headerOf(raw, file)), raw)
-    else if (state.take(raw, onProblem) === 'stop') break
-  }
-  if (state === undefined) throw new SessionLogError('not_a_session', 'the file is empty', { file, line: 1 })
-  return state.finish(size)
+  const state: { body?: ScanState } = {}
+  await eachLine(handle, size, (raw) => {
+    if (state.body !== undefined) return state.body.take(raw)
+    state.body = new ScanState(new SessionIndex(file, headerOf(raw, file)), raw, onProblem)
+    return 'continue'
+  })
+  if (state.body === undefined) throw emptyFile(file)
+  return state.body.finish(size)
 }
 
 /** The header of a file, from its first line alone. Throws as {@link scan} does. */
 export async function readHeader(handle: FileHandle, file: string): Promise<Header> {
   const { size } = await handle.stat()
-  for await (const raw of rawLines(handle, Math.min(size, MAX_HEADER_BYTES + 1))) return headerOf(raw, file)
-  throw new SessionLogError('not_a_session', 'the file is empty', { file, line: 1 })
+  const first: { header?: Header } = {}
+  const take = (raw: RawLine) => {
+    first.header = headerOf(raw, file)
+    return 'stop' as const
+  }
+  await eachLine(handle, Math.min(size, MAX_HEADER_BYTES + 1), take, HEADER_CHUNK)
+  if (first.header === undefined) throw emptyFile(file)
+  return first.header
 }
 
-type RawLine = {
-  /** 1 for the first. */
-  readonly number: number
-  readonly start: number
-  /** After its LF, if it has one. */
-  readonly end: number
-  readonly terminated: boolean
-  /** Without the LF; undefined when the line is longer than a line may be. Valid until the next line is asked for. */
-  readonly bytes: Uint8Array | undefined
-}
-
-/** Cuts `[0, size)` at LF bytes. Holds one line and one chunk at most. */
-async function* rawLines(handle: FileHandle, size: number): AsyncGenerator<RawLine> {
-  let number = 0
-  let start = 0
-  let position = 0
-  let parts: Buffer[] = []
-  let held = 0
-  const line = (last: Buffer, end: number, terminated: boolean): RawLine => {
-    const tooLong = held + last.length > (number === 0 ? MAX_HEADER_BYTES : MAX_LINE_BYTES)
-    const bytes = tooLong ? undefined : parts.length === 0 ? last : Buffer.concat([...parts, last])
-    const raw = { number: ++number, start, end, terminated, bytes }
-    parts = []
-    held = 0
-    start = end
-    return raw
-  }
-  while (position < size) {
-    const chunk = Buffer.allocUnsafe(Math.min(CHUNK, size - position))
-    const { bytesRead } = await handle.read(chunk, 0, chunk.length, position)
-    // A file that shrank meanwhile ends where it ends now.
-    if (bytesRead === 0) break
-    const data = chunk.subarray(0, bytesRead)
-    let from = 0
-    for (let lf = data.indexOf(LF); lf !== -1; lf = data.indexOf(LF, from)) {
-      yield line(data.subarray(from, lf), position + lf + 1, true)
-      from = lf + 1
-    }
-    const rest = data.subarray(from)
-    // Of a line that is too long anyway only the length is needed.
-    if (rest.length > 0 && held <= MAX_LINE_BYTES) parts.push(rest)
-    held += rest.length
-    position += bytesRead
-    // Some other file, perhaps a huge one: enough was seen.
-    if (number === 0 && held > MAX_HEADER_BYTES) break
-  }
-  if (held > 0) {
-    const last = parts.pop() ?? Buffer.alloc(0)
-    held -= last.length
-    yield line(last, position, false)
-  }
-}
-
-type Parsed = { readonly value: unknown } | { readonly problem: Omit<LineProblem, 'line'> }
-
-function parse(bytes: Uint8Array): Parsed {
-  if (!isUtf8(bytes)) return { problem: { code: 'not_utf8', message: 'the line is not valid UTF-8' } }
-  try {
-    const value: unknown = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8'))
-    return { value }
-  } catch (error) {
-    // The parser's own message quotes the line, which may hold anything.
-    if (error instanceof SyntaxError) return { problem: { code: 'not_json', message: 'the line is not valid JSON' } }
-    throw error
-  }
-}
+const emptyFile = (file: string) => new SessionLogError('not_a_session', 'the file is empty', { file, line: 1 })
 
 function headerOf(raw: RawLine, file: string): Header {
-  const parsed = raw.bytes === undefined ? undefined : parse(raw.bytes)
-  const value = parsed !== undefined && 'value' in parsed ? parsed.value : undefined
+  const parsed = raw.content === undefined ? undefined : new LineParser().parse(raw.content)
+  const value = parsed !== undefined && 'value' in parsed ? parsed.value : {}
   const checked = checkHeader(value)
   if ('header' in checked) return checked.header
   throw new SessionLogError(checked.problem.code, checked.problem.message, { file, line: 1 })
 }
 
+/** A line that may turn out to be the tail, if nothing but blank lines follows. */
+type Suspect = { readonly problem: LineProblem; readonly terminated: boolean; readonly content: 'blank' | Slice }
+
 /** What is open while lines come in: whether the last thing seen may turn out to be the tail. */
 class ScanState {
   readonly #index: SessionIndex
+  readonly #onProblem: OnProblem
+  readonly #parser = new LineParser()
   #goodEnd: number
   #goodLines = 1
   #terminated: boolean
-  /** A line that does not parse, or a blank one: the tail's begin if nothing but blank lines follows, else a problem. */
-  #suspect: LineProblem | undefined
+  #suspect: Suspect | undefined
   #first: LineProblem | undefined
-  #stopped = false
 
-  constructor(index: SessionIndex, header: RawLine) {
+  constructor(index: SessionIndex, header: RawLine, onProblem: OnProblem) {
     this.#index = index
+    this.#onProblem = onProblem
     this.#goodEnd = header.end
     this.#terminated = header.terminated
   }
 
-  take(raw: RawLine, onProblem: OnProblem): 'stop' | 'continue' {
-    const blank = raw.bytes?.every((byte) => SPACE.has(byte)) ?? false
-    if (blank) {
-      this.#suspect ??= { line: raw.number, code: 'blank', message: 'a blank line' }
+  take(raw: RawLine): 'stop' | 'continue' {
+    const { number: line, content, terminated } = raw
+    if (content !== undefined && isBlank(content)) {
+      this.#suspect ??= { problem: { line, code: 'blank', message: 'a blank line' }, terminated, content: 'blank' }
       return 'continue'
     }
     // Something stands after it, so it was no tail.
-    if (this.#suspect !== undefined && this.#report(this.#suspect, onProblem) === 'stop') return 'stop'
+    const suspect = this.#suspect
     this.#suspect = undefined
+    if (suspect !== undefined && this.#report(suspect.problem) === 'stop') return 'stop'
     // No writer of ours makes such a line, so no crash leaves a piece of one: it is never the tail.
-    if (raw.bytes === undefined) {
-      return this.#report(
-        { line: raw.number, code: 'too_long', message: `longer than ${MAX_LINE_BYTES} bytes` },
-        onProblem,
-      )
-    }
-    const parsed = parse(raw.bytes)
+    if (content === undefined)
+      return this.#report({ line, code: 'too_long', message: `longer than ${MAX_LINE_BYTES} bytes` })
+    const parsed = this.#parser.parse(content)
     if ('problem' in parsed) {
-      this.#suspect = { line: raw.number, ...parsed.problem }
+      this.#suspect = { problem: { line, ...parsed.problem }, terminated, content }
       return 'continue'
     }
-    const checked = checkLine(parsed.value, this.#index)
-    if ('problem' in checked) return this.#report({ line: raw.number, ...checked.problem }, onProblem)
-    this.#index.add(checked.line)
-    this.#terminated = raw.terminated
+    const problem = 'envelope' in parsed ? this.#addEnvelope(parsed.envelope, content) : this.#addValue(parsed.value)
+    if (problem !== undefined) return this.#report({ line, ...problem })
+    this.#terminated = terminated
     if (this.#first === undefined) {
       this.#goodEnd = raw.end
-      this.#goodLines = raw.number
+      this.#goodLines = line
     }
     return 'continue'
   }
 
-  #report(problem: LineProblem, onProblem: OnProblem): 'stop' | 'continue' {
+  #addValue(value: unknown): Omit<LineProblem, 'line'> | undefined {
+    const checked = checkLine(value, this.#index)
+    if ('problem' in checked) return checked.problem
+    this.#index.add(checked.line)
+    return undefined
+  }
+
+  #addEnvelope({ id, seq, lane, parentId }: Envelope, place: Slice): Omit<LineProblem, 'line'> | undefined {
+    const problem = placeProblem({ kind: 'entry', id, seq, names: parentId }, this.#index)
+    if (problem === undefined) this.#index.addUnmade({ id, seq, lane }, place)
+    return problem
+  }
+
+  #report(problem: LineProblem): 'stop' | 'continue' {
     this.#first ??= problem
-    const verdict = onProblem(problem)
-    if (verdict === 'stop') this.#stopped = true
-    return verdict
+    return this.#onProblem(problem)
   }
 
   finish(size: number): Scan {
-    const tail: Tail =
-      this.#suspect !== undefined && !this.#stopped ? 'torn' : this.#terminated ? 'whole' : 'no_newline'
+    const suspect = this.#suspect
+    const torn = suspect !== undefined && (suspect.content === 'blank' || isTorn(suspect.content, suspect.terminated))
+    if (suspect !== undefined && !torn) this.#report(suspect.problem)
     return {
       index: this.#index,
-      tail,
+      tail: torn ? 'torn' : this.#terminated ? 'whole' : 'no_newline',
       size,
       goodEnd: this.#goodEnd,
       goodLines: this.#goodLines,
       ...(this.#first === undefined ? {} : { problem: this.#first }),
     }
   }
+}
+
+/** A write that was cut has no LF; where one follows nevertheless, the line must look like a cut one. */
+const isTorn = (content: Slice, terminated: boolean) => !terminated || isLeftover(content)
+
+function isBlank({ buffer, from, to }: Slice): boolean {
+  for (let at = from; at < to; at++) {
+    const byte = buffer[at]
+    if (byte !== 0x20 && byte !== 0x09 && byte !== 0x0d) return false
+  }
+  return true
 }

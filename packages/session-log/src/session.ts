@@ -12,6 +12,8 @@ import { createWhole } from './new-file.ts'
 import { readHeader, scan, type Scan } from './scan.ts'
 import { SessionIndex, type SessionView } from './view.ts'
 
+const RANDOM_POOL = 2048
+
 /** Options of {@link openSession}. */
 export type OpenOptions = {
   /** What an append promises when it does not say: default `flush`. */
@@ -145,10 +147,24 @@ function toolsOf(options: OpenOptions) {
   const now = options.now ?? Date.now
   return {
     now,
-    newId: options.newId ?? createIdSource({ now, random: (n) => randomBytes(n) }),
+    newId: options.newId ?? createIdSource({ now, random: randomPool() }),
     durability: options.durability ?? 'flush',
     openFile: options.openFile ?? openAppendFile,
   } as const
+}
+
+/** Random bytes, drawn many at a time: a draw for each id would cost a good part of an append. */
+function randomPool(): (count: number) => Uint8Array {
+  let pool: Uint8Array = new Uint8Array()
+  let used = 0
+  return (count) => {
+    if (used + count > pool.length) {
+      pool = randomBytes(Math.max(count, RANDOM_POOL))
+      used = 0
+    }
+    used += count
+    return pool.subarray(used - count, used)
+  }
 }
 
 function headerOf(

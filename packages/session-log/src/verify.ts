@@ -1,6 +1,6 @@
 import { realpath } from 'node:fs/promises'
 import { ioError, type SessionLogError, type SessionLogErrorCode } from './errors.ts'
-import { isEntry, type LineProblem, type LineProblemCode } from './format.ts'
+import type { LineProblem, LineProblemCode } from './format.ts'
 import { scan, type Tail } from './scan.ts'
 import { reading } from './session.ts'
 
@@ -41,8 +41,7 @@ export async function verifySession(file: string): Promise<VerifyReport> {
     const found = await reading(real, (handle) =>
       scan(handle, real, (problem) => (problems.push(problem) < MAX_PROBLEMS ? 'continue' : 'stop')),
     )
-    const entries = found.index.lines.filter(isEntry).length
-    const records = found.index.lines.length - entries
+    const { entries, records } = found.index.counts
     return { ok: problems.length === 0, lines: 1 + entries + records, entries, records, tail: found.tail, problems }
   } catch (error) {
     const failure = ioError(file, 'cannot read the session', error)

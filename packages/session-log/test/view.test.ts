@@ -1,4 +1,3 @@
-import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import * as fc from 'fast-check'
 import { expect, test } from 'vitest'
@@ -7,11 +6,11 @@ import {
   type Draft,
   type EntryLine,
   isEntry,
+  type JsonObject,
   type Line,
   openSession,
   readSession,
   type SessionView,
-  verifySession,
 } from '../src/index.ts'
 import { entry, fileOf, folder, header, record } from './helpers.ts'
 
@@ -117,33 +116,6 @@ test('the view is what the lines say, in the writer and after reopening (propert
   )
 })
 
-test('without its records a session is still a valid conversation with the right leaf (property)', async () => {
-  await fc.assert(
-    fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
-      const { file, lines, live } = await sessionOf(steps)
-      const [head, ...rest] = readFileSync(file, 'utf8').split('\n')
-      const bare = `${file}.bare`
-      writeFileSync(bare, [head, ...rest.filter((line) => !line.startsWith('{"kind":"record"'))].join('\n'))
-
-      expect(await verifySession(bare)).toMatchObject({ ok: true, tail: 'whole', records: 0 })
-      await using view = await openSession(bare)
-      expect(view.repaired).toBeUndefined()
-      const entries = lines.filter(isEntry)
-      expect(view.lines).toEqual(entries)
-      for (const lane of lanesOf(lines)) {
-        // The right leaf: the lane's last entry on disk, with the very path that it had.
-        const last = entries.findLast((entry) => entry.lane === lane)?.id ?? null
-        expect(view.leaf(lane)).toBe(last)
-        expect(view.path(last)).toEqual(live.path(last))
-        const moved = lines.findLast((line) => line.lane === lane && (isEntry(line) || line.type === 'lane_leaf_set'))
-        const navigated = moved !== undefined && !isEntry(moved)
-        expect(navigated || view.leaf(lane) === live.leaf(lane)).toBe(true)
-      }
-    }),
-    { numRuns: 60 },
-  )
-})
-
 test('a path of a hundred thousand entries', async () => {
   const count = 100_000
   const lines = Array.from({ length: count }, (_, i) => JSON.stringify(entry(i + 1, i === 0 ? null : `e_${i}`)))
@@ -170,4 +142,49 @@ test('children stay right when asked before an append', async () => {
   await log.append([{ kind: 'entry', lane: 'main', type: 'custom', id: 'e_1', payload: {} }])
   expect(before).toEqual([])
   expect(log.children(null).map(({ id }) => id)).toEqual(['e_1'])
+})
+
+test('messages that opening only checked are made when somebody asks, once, and the same for all who ask', async () => {
+  const message = (seq: number, parentId: string | null, over: JsonObject = {}) => {
+    const { data: _data, ...envelope } = entry(seq, parentId, { type: 'message' })
+    return { ...envelope, message: { role: 'user', content: `ä "${seq}" \\ \u0001` }, ...over }
+  }
+  const lines = [
+    message(1, null),
+    record(2, { buffer: 'a key like one of ours' }),
+    message(3, 'e_1', { terminate: true }),
+    message(4, 'e_3', { lane: 'side' }),
+    message(5, 'e_4'),
+  ]
+  const file = fileOf(header, ...lines)
+  await using log = await openSession(file)
+  const one = log.entry('e_4')
+  expect(one).toEqual(lines[3])
+  expect(JSON.stringify(one)).toBe(JSON.stringify(lines[3]))
+  const [next] = await log.append([{ kind: 'entry', lane: 'side', type: 'custom', payload: { data: 1 } }])
+  expect(log.lines).toEqual([...lines, next])
+  expect(log.lines[3]).toBe(one)
+  expect(log.lines[4]).toBe(log.entry('e_5'))
+  expect(log.path('e_5').map(({ id }) => id)).toEqual(['e_1', 'e_3', 'e_4', 'e_5'])
+  const [last] = await log.append([{ kind: 'entry', lane: 'side', type: 'custom', payload: { data: 2 } }])
+  expect(log.lines.at(-1)).toBe(last)
+  expect(log.children('e_4').map(({ id }) => id)).toEqual(['e_5', next?.id])
+})
+
+test('since: the lines after a seq, also after one that no line has', async () => {
+  const lines = [entry(1, null), record(2), entry(5, 'e_1'), record(9)]
+  const log = await openSession(fileOf(header, ...lines))
+  for (const [seq, count] of [
+    [0, 4],
+    [1, 3],
+    [2, 2],
+    [4, 2],
+    [5, 1],
+    [9, 0],
+    [100, 0],
+  ] as const)
+    expect(log.since(seq)).toEqual(lines.slice(4 - count))
+  const appended = await log.append([{ kind: 'record', lane: 'main', type: 'note', payload: {} }])
+  expect(log.since(9)).toEqual(appended)
+  await log.close()
 })
