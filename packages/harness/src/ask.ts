@@ -1,6 +1,8 @@
 import { messageOf } from '@reve/base'
-import type { Model, ModelEvent, ModelOutcome, ModelRequest } from '@reve/providers/model'
+import type { AssistantMessage, Model, ModelEvent, ModelOutcome, ModelRequest } from '@reve/providers/model'
+import * as v from 'valibot'
 import { withGrace } from './grace.ts'
+import { assistantMessageSchema } from './messages.ts'
 import type { Effects } from './options.ts'
 
 /**
@@ -49,6 +51,12 @@ export async function ask(
     },
   })
 
+  const failed = (problem: string): ModelOutcome => ({
+    type: 'failed',
+    failure: { code: 'protocol', message: `${model.id}: ${problem}`, retryable: false },
+    outputShown: shown,
+  })
+
   const ended = await withGrace(read(), signal, options.graceMs, options.sleep)
   over = true
   if (ended.type === 'left') return partial()
@@ -56,8 +64,18 @@ export async function ask(
   // A connection that broke because we cut it is no failure of the server.
   if (outcome.type === 'failed' && signal.aborted) return partial()
   if (outcome.type === 'aborted' && !signal.aborted) {
-    const message = `${model.id}: the answer ended as aborted, and nobody had asked for that`
-    return { type: 'failed', failure: { code: 'protocol', message, retryable: false }, outputShown: shown }
+    return failed('the answer ended as aborted, and nobody had asked for that')
   }
+  // The trust edge to a model of any make: what is kept has to be readable for ever.
+  const problem =
+    outcome.type === 'failed' ? undefined : problemOf(outcome.type === 'answer' ? outcome.message : outcome.partial)
+  if (problem !== undefined) return outcome.type === 'aborted' ? partial() : failed(`the answer is none: ${problem}`)
   return outcome
+}
+
+function problemOf(message: AssistantMessage): string | undefined {
+  const read = v.safeParse(assistantMessageSchema, message, { abortEarly: true })
+  if (read.success) return undefined
+  const issue = read.issues[0]
+  return `${v.getDotPath(issue) ?? 'message'}: ${issue.message}`.slice(0, 300)
 }

@@ -1,6 +1,7 @@
 import { didYouMean } from '@reve/base'
 import type { JsonObject, StopReason, ToolCallPart } from '@reve/providers/model'
 import { argumentCheck } from './arguments.ts'
+import { coerceArguments } from './coerce.ts'
 import { HarnessError } from './errors.ts'
 import { notStartedNote, truncatedNote } from './notes.ts'
 import type { Tool } from './tool.ts'
@@ -43,8 +44,9 @@ export function judge(call: ToolCallPart, stopReason: StopReason, tools: Toolbox
       note: `Not executed: the arguments of "${call.name}" are not a JSON object. They were:\n${call.malformed}`,
     }
   }
-  const problems = argumentCheck(tool)(call.arguments)
+  const args = coerceArguments(tool.parameters, call.arguments)
+  const problems = argumentCheck(tool)(args)
   return problems === undefined
-    ? { type: 'run', tool, arguments: call.arguments }
+    ? { type: 'run', tool, arguments: args }
     : { type: 'refuse', note: `Not executed: the arguments of "${call.name}" do not fit its schema.\n${problems}` }
 }

@@ -3,6 +3,7 @@ import type {
   ImagePart,
   Json,
   JsonObject,
+  Message,
   ReasoningPart,
   TextPart,
   ToolCallPart,
@@ -33,6 +34,7 @@ export type Cleaner = {
   user(message: UserMessage): UserMessage
   assistant(message: AssistantMessage): AssistantMessage
   content(content: readonly (TextPart | ImagePart)[]): readonly (TextPart | ImagePart)[]
+  message(message: Message): Message
 }
 
 /** Makes a cleaner of a redaction; without one it only repairs text. */
@@ -68,11 +70,24 @@ export function createCleaner(redact: Redact = (text) => text): Cleaner {
     return JSON.stringify(opaque) === JSON.stringify(part.opaque) ? { ...shown, opaque } : shown
   }
 
-  return {
-    text,
-    json,
-    user: (message) => ({ role: 'user', content: content(message.content) }),
-    assistant: (message) => ({ ...message, content: message.content.map(part) }),
-    content,
+  const user = (message: UserMessage): UserMessage => ({ role: 'user', content: content(message.content) })
+  const assistant = (message: AssistantMessage): AssistantMessage => ({
+    ...message,
+    content: message.content.map(part),
+  })
+
+  function message(whole: Message): Message {
+    switch (whole.role) {
+      case 'user':
+        return user(whole)
+      case 'assistant':
+        return assistant(whole)
+      case 'toolResult':
+        return { ...whole, content: content(whole.content) }
+      default:
+        return whole satisfies never
+    }
   }
+
+  return { text, json, user, assistant, content, message }
 }

@@ -6,6 +6,9 @@ import { ReveError } from '@reve/base'
  * - `lane_idle`: there is no run that could take the message
  * - `needs_recovery`: a dead process left an operation open: call `recover()` first
  * - `nothing_to_continue`: the conversation does not wait for the model
+ * - `nothing_to_compact`: there is not enough history for a summary
+ * - `unknown_entry`: no such entry to go on from
+ * - `too_deep`: sub-agents call sub-agents beyond `limits.subagentDepth`
  * - `invalid_message`: a message without content, or of the wrong shape
  * - `invalid_tools`: two tools of one name, or a tool without one
  * - `corrupt_session`: the log says what no crash can produce; `at` names the line
@@ -17,6 +20,9 @@ export type HarnessErrorCode =
   | 'lane_idle'
   | 'needs_recovery'
   | 'nothing_to_continue'
+  | 'nothing_to_compact'
+  | 'unknown_entry'
+  | 'too_deep'
   | 'invalid_message'
   | 'invalid_tools'
   | 'corrupt_session'

@@ -11,10 +11,28 @@ import { isEntry, type EntryLine, type Line } from '@reve/session-log'
 import * as v from 'valibot'
 import { wellFormed } from './clean.ts'
 
-const jsonObject = v.custom<JsonObject>(
-  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
-  'expected an object',
+/** A JSON object: what stands in the log reads back as what was written. */
+export const jsonObject = v.custom<JsonObject>(
+  (value) => isPlainObject(value) && isJson(value, 0),
+  'expected an object that JSON can say',
 )
+
+/** Somewhat less than the log itself takes: the object stands inside of a line. */
+const deepest = 400
+
+function isPlainObject(value: unknown): value is object {
+  if (typeof value !== 'object' || value === null) return false
+  const proto: unknown = Object.getPrototypeOf(value)
+  return proto === Object.prototype || proto === null
+}
+
+function isJson(value: unknown, depth: number): boolean {
+  if (depth > deepest) return false
+  if (typeof value === 'number') return Number.isFinite(value)
+  if (typeof value !== 'object' || value === null) return value === null || ['string', 'boolean'].includes(typeof value)
+  if (!Array.isArray(value) && !isPlainObject(value)) return false
+  return Object.values(value).every((item) => item === undefined || isJson(item, depth + 1))
+}
 const textPart = v.object({ type: v.literal('text'), text: v.string() })
 const imagePart = v.object({ type: v.literal('image'), mimeType: v.string(), data: v.string() })
 
@@ -49,7 +67,8 @@ const answerPart = v.variant('type', [
 /** What stands in a `message` entry whose role is `user`. */
 export const userMessageSchema = v.object({ role: v.literal('user'), content: contentSchema })
 
-const assistantMessageSchema = v.object({
+/** What a model answers. */
+export const assistantMessageSchema = v.object({
   role: v.literal('assistant'),
   model: v.string(),
   content: v.array(answerPart),
@@ -66,7 +85,8 @@ const toolResultSchema = v.object({
   interrupted: v.exactOptional(v.literal(true)),
 })
 
-const messageSchema: v.GenericSchema<unknown, Message> = v.variant('role', [
+/** Any message. */
+export const messageSchema: v.GenericSchema<unknown, Message> = v.variant('role', [
   userMessageSchema,
   assistantMessageSchema,
   toolResultSchema,

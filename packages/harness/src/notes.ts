@@ -28,6 +28,9 @@ export const notStartedNote = 'Not executed: the run ended before this call was 
 export const truncatedNote =
   'Not executed: the answer was truncated by the output limit, so this call may be incomplete. Send it again, in smaller pieces.'
 
+/** A hook said no. */
+export const blockedNote = (reason: string): string => `Not executed: blocked: ${reason}`
+
 /** In place of a result that is nowhere: a projection must never leave a call without one. */
 export const missingNote = `Interrupted: the result of this call is missing. ${unknown}`
 

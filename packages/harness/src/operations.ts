@@ -2,15 +2,12 @@ import { type EntryLine, isEntry, type RecordLine, type SessionView } from '@rev
 import type { Place } from './errors.ts'
 import { readRecord } from './records.ts'
 
-/** A record and where it stands. */
-type PlacedRecord = { readonly at: Place; readonly record: RecordLine }
-
 /** An operation without its end: its records, and the entries that its lane got since. */
 export type OpenOperation = {
   readonly lane: string
   readonly runId: string
-  readonly started: PlacedRecord
-  readonly records: readonly PlacedRecord[]
+  readonly started: RecordLine
+  readonly records: readonly RecordLine[]
   readonly entries: readonly EntryLine[]
 }
 
@@ -28,9 +25,26 @@ export type CorruptionReason =
   | 'unknown_call'
   | 'call_started_twice'
   | 'foreign_result'
+  | 'unknown_entry'
+  | 'compaction_started_twice'
+  | 'unknown_compaction'
+  | 'foreign_summary'
+  | 'id_taken'
 
 /** One corruption: why, where, and a sentence. */
 export type Corruption = { readonly reason: CorruptionReason; readonly at: Place; readonly message: string }
+
+/** A corruption by the `seq` of its line: which line that is costs a look at all of them. */
+export type Fault = { readonly reason: CorruptionReason; readonly seq: number; readonly message: string }
+
+/** The corruption of a fault. Line 1 is the header. */
+export function corrupt(
+  { reason, seq, message }: Fault,
+  view: SessionView,
+): { readonly type: 'corrupt'; readonly corruption: Corruption } {
+  const line = view.lines.findIndex((line) => line.seq === seq) + 2
+  return { type: 'corrupt', corruption: { reason, at: { line, seq }, message } }
+}
 
 /** Every operation of a log: which lanes have one open, and which run of a lane was the last. */
 export type Operations =
@@ -47,54 +61,74 @@ const inRun: ReadonlySet<string> = new Set([
   'tool_started',
   'abort_requested',
   'usage',
+  'compaction_started',
+  'compaction_finished',
   'operation_finished',
 ])
 
-type Growing = OpenOperation & { readonly records: PlacedRecord[]; readonly entries: EntryLine[] }
-
-/** Reads the frame of all operations in one pass: starts, ends, and to whom the records between them belong. */
+/**
+ * Reads the frame of all operations: starts, ends, and to whom the records between them belong. Of the conversation only
+ * what stands after the start of an open operation is looked at.
+ */
 export function scanOperations(view: SessionView): Operations {
-  const open = new Map<string, Growing>()
+  const frames = new Map<
+    string,
+    { readonly runId: string; readonly started: RecordLine; readonly records: RecordLine[] }
+  >()
   const lastRun = new Map<string, string>()
   const states = new Map<string, 'open' | 'finished'>()
+  const accepted = new Set<string>()
 
-  for (const [index, line] of view.lines.entries()) {
-    if (isEntry(line)) {
-      open.get(line.lane)?.entries.push(line)
-      continue
-    }
+  for (const line of view.records()) {
     if (line.type !== 'operation_started' && line.type !== 'message_queued' && !inRun.has(line.type)) continue
-    // Line 1 is the header.
-    const at: Place = { line: index + 2, seq: line.seq }
-    const corrupt = (reason: CorruptionReason, message: string): Operations => ({
-      type: 'corrupt',
-      corruption: { reason, at, message: `${line.type} of lane ${quote(line.lane)}: ${message}` },
-    })
+    const refuse = (reason: CorruptionReason, message: string): Operations =>
+      corrupt({ reason, seq: line.seq, message: `${line.type} of lane ${quote(line.lane)}: ${message}` }, view)
     if (line.type === 'message_queued') {
       const read = readRecord(line, 'message_queued')
-      if (!read.ok) return corrupt('malformed_record', read.problem)
+      if (!read.ok) return refuse('malformed_record', read.problem)
+      const { entryId } = read.payload
+      // Accepted once, and before it is part of the conversation.
+      const delivered = view.entry(entryId)
+      if (accepted.has(entryId) || (delivered !== undefined && delivered.seq < line.seq))
+        return refuse('id_taken', `the message ${quote(entryId)} is there already`)
+      accepted.add(entryId)
       continue
     }
     const runId = line['runId']
-    if (typeof runId !== 'string') return corrupt('malformed_record', 'it names no run')
-    const current = open.get(line.lane)
+    if (typeof runId !== 'string') return refuse('malformed_record', 'it names no run')
+    const current = frames.get(line.lane)
 
     if (line.type === 'operation_started') {
-      if (current !== undefined) return corrupt('second_operation', `run ${quote(current.runId)} is still open`)
-      if (states.has(runId)) return corrupt('run_started_twice', `run ${quote(runId)} was started before`)
+      if (current !== undefined) return refuse('second_operation', `run ${quote(current.runId)} is still open`)
+      if (states.has(runId)) return refuse('run_started_twice', `run ${quote(runId)} was started before`)
       states.set(runId, 'open')
-      lastRun.set(line.lane, runId)
-      open.set(line.lane, { lane: line.lane, runId, started: { at, record: line }, records: [], entries: [] })
+      if (isRun(line)) lastRun.set(line.lane, runId)
+      frames.set(line.lane, { runId, started: line, records: [] })
       continue
     }
-    if (states.get(runId) === 'finished') return corrupt('record_after_finish', `run ${quote(runId)} is finished`)
-    if (current?.runId !== runId) return corrupt('unknown_run', `run ${quote(runId)} is not open here`)
+    if (states.get(runId) === 'finished') return refuse('record_after_finish', `run ${quote(runId)} is finished`)
+    if (current?.runId !== runId) return refuse('unknown_run', `run ${quote(runId)} is not open here`)
     if (line.type === 'operation_finished') {
       states.set(runId, 'finished')
-      open.delete(line.lane)
-    } else current.records.push({ at, record: line })
+      frames.delete(line.lane)
+    } else current.records.push(line)
   }
+  const open = new Map(
+    Array.from(frames, ([lane, frame]): readonly [string, OpenOperation] => [
+      lane,
+      {
+        lane,
+        ...frame,
+        entries: view.since(frame.started.seq).filter((line): line is EntryLine => isEntry(line) && line.lane === lane),
+      },
+    ]),
+  )
   return { type: 'operations', open, lastRun }
+}
+
+function isRun(started: RecordLine): boolean {
+  const intent = started['intent']
+  return typeof intent === 'object' && intent !== null && 'kind' in intent && intent.kind === 'run'
 }
 
 /** Text from a file inside a message: bounded, control characters escaped. */

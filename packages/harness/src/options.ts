@@ -3,6 +3,9 @@ import type { Model, Thinking } from '@reve/providers/model'
 import type { SessionLog } from '@reve/session-log'
 import { randomBytes } from 'node:crypto'
 import type { Redact } from './clean.ts'
+import type { Hooks } from './hooks.ts'
+import type { Budget } from './ledger.ts'
+import type { LoopLimits } from './loop-guard.ts'
 import type { Tool } from './tool.ts'
 
 /** The world outside of log, model and tools, so that a test can stand in for it. */
@@ -27,7 +30,28 @@ export type Limits = {
   readonly abortGraceMs: number
   /** Characters of text that one tool result may keep in the log; default 100 000. The middle is left out, and said so. */
   readonly toolResultChars: number
+  /** Tools of one answer that may run at once when all of them are `safe`; default 8, 1 for one after the other. */
+  readonly parallelTools: number
+  /** The same calls with the same results, turn after turn: after `nudgeAfter` (3) of them the model is told so, after `stopAfter` (6) the run ends `failed`, reason `loop`. 0: never. */
+  readonly loop: LoopLimits
+  /** How deep sub-agents may call sub-agents; default 3. */
+  readonly subagentDepth: number
 }
+
+/**
+ * When and how a conversation is summarised. The automatic way: before a request that would leave less than
+ * `reserveTokens` (default 16 384) of the context window, and when the server says that it does not fit. `keepRecentTokens`
+ * (20 000) of the newest turns stay as they are. Both are at most a quarter of the window.
+ */
+export type CompactionOptions = {
+  /** Default true; `compact()` works either way. */
+  readonly auto?: boolean
+  readonly reserveTokens?: number
+  readonly keepRecentTokens?: number
+}
+
+/** How many of the waiting messages go in at once. */
+export type QueueMode = 'all' | 'one_at_a_time'
 
 /** Options of `createHarness`. */
 export type HarnessOptions = {
@@ -41,7 +65,17 @@ export type HarnessOptions = {
   readonly system: string | (() => string | Promise<string>)
   readonly thinking?: Thinking
   readonly effects?: Partial<Effects>
-  readonly limits?: Partial<Omit<Limits, 'retries'>> & { readonly retries?: Partial<Limits['retries']> }
+  readonly limits?: Partial<Omit<Limits, 'retries' | 'loop'>> & {
+    readonly retries?: Partial<Limits['retries']>
+    readonly loop?: Partial<LoopLimits>
+  }
+  /** Called in this order; see `Hooks`. */
+  readonly hooks?: readonly Hooks[]
+  readonly compaction?: CompactionOptions
+  /** Default `all` for both. */
+  readonly queue?: { readonly steer?: QueueMode; readonly followUp?: QueueMode }
+  /** What may be spent; checked before each request, so that the last one may go beyond. Then the run ends `failed`, reason `budget`. */
+  readonly budget?: Budget
   /** Replaces known secret values in every text before it is appended or emitted. */
   readonly redact?: Redact
 }
@@ -64,7 +98,10 @@ export function limitsOf(options: HarnessOptions): Limits {
     maxTurns: 100,
     abortGraceMs: 5000,
     toolResultChars: 100_000,
+    parallelTools: 8,
+    subagentDepth: 3,
     ...options.limits,
+    loop: { nudgeAfter: 3, stopAfter: 6, ...options.limits?.loop },
     retries: { attempts: 3, baseMs: 1000, capMs: 60_000, ...options.limits?.retries },
   }
 }

@@ -71,15 +71,32 @@ function slotFor(slots: readonly Slot[]): Slot | undefined {
 
 /** The messages from the newest compaction on, its summary first. */
 function messagesOf(path: readonly EntryLine[]): readonly Message[] {
-  const cut = path.findLastIndex(({ type }) => type === 'compaction')
-  const compaction = path[cut]
-  if (compaction === undefined) return path.flatMap(messagesOfEntry)
-  const firstKept = compaction['firstKeptEntryId']
-  const from = firstKept === null ? cut : path.findIndex(({ id }) => id === firstKept)
-  if (from < 0 || from > cut)
-    throw unreadable(compaction, `it keeps entry ${JSON.stringify(firstKept)}, which is not before it`)
-  return [summaryOf(compaction), ...path.slice(from).flatMap(messagesOfEntry)]
+  const { summary, entries } = sinceCompaction(path)
+  const messages = entries.flatMap(messagesOfEntry)
+  return summary === undefined ? messages : [summaryMessage(summary), ...messages]
 }
+
+/**
+ * What a path says since its newest compaction: the summary, if there is one, and the entries that it kept together with
+ * those after it.
+ *
+ * @throws HarnessError `corrupt_session` for a compaction that keeps what is not before it.
+ */
+export function sinceCompaction(path: readonly EntryLine[]): {
+  readonly summary?: string
+  readonly entries: readonly EntryLine[]
+} {
+  const newest = path.findLastIndex(isCompaction)
+  const compaction = path[newest]
+  if (compaction === undefined) return { entries: path }
+  const { summary, firstKeptEntryId } = compaction
+  const from = firstKeptEntryId === null ? newest : path.findIndex(({ id }) => id === firstKeptEntryId)
+  if (from < 0 || from > newest)
+    throw unreadable(compaction, `it keeps entry ${JSON.stringify(firstKeptEntryId)}, which is not before it`)
+  return { summary: typeof summary === 'string' ? summary.toWellFormed() : '', entries: path.slice(from) }
+}
+
+const isCompaction = ({ type }: EntryLine): boolean => type === 'compaction'
 
 function messagesOfEntry(entry: EntryLine): readonly Message[] {
   const read = readMessage(entry)
@@ -99,8 +116,9 @@ function unreadable(entry: EntryLine, problem: string): HarnessError {
   return new HarnessError('corrupt_session', `entry ${JSON.stringify(entry.id)} (seq ${entry.seq}): ${problem}`)
 }
 
-function summaryOf(compaction: EntryLine): UserMessage {
-  const text = typeof compaction['summary'] === 'string' ? compaction['summary'].toWellFormed() : ''
+function summaryMessage(summary: string): UserMessage {
+  // What a summary quotes cannot end it.
+  const text = summary.replaceAll(/<(?=[\s/]*summary\b)/giu, '&lt;')
   return {
     role: 'user',
     content: [{ type: 'text', text: `What was said before this point, in summary:\n<summary>\n${text}\n</summary>` }],
@@ -135,7 +153,11 @@ function neverEmpty(message: ToolResultMessage): ToolResultMessage {
  * (and not with results that ended the run).
  */
 export function waitsForModel(path: readonly EntryLine[], options: { readonly model: string }): boolean {
-  const last = project(path, options).at(-1)
+  // A summary that keeps nothing looks like something said to the model: what counts is what it stands for.
+  const last = project(
+    path.filter((entry) => !isCompaction(entry)),
+    options,
+  ).at(-1)
   if (last === undefined || last.role === 'assistant') return false
   return last.role === 'user' || !endsTerminated(path)
 }

@@ -1,5 +1,5 @@
 import type { UserMessage } from '@reve/providers/model'
-import { type Draft, isEntry, type SessionView } from '@reve/session-log'
+import type { Draft, SessionView } from '@reve/session-log'
 import { messageEntry } from './settle.ts'
 import { type Delivery, readRecord, record } from './records.ts'
 
@@ -29,9 +29,9 @@ function readQueues(view: SessionView): {
 } {
   const pending = new Map<string, OfLane>()
   const cancelled: (OfLane & { readonly cancelledAt: number })[] = []
-  for (const line of view.lines) {
-    if (isEntry(line)) pending.delete(line.id)
-    else if (line.type === 'message_queued') {
+  // Not a look at every line: of a long conversation only what is asked for is read.
+  for (const line of view.records()) {
+    if (line.type === 'message_queued') {
       const read = readRecord(line, 'message_queued')
       // One that cannot be read is a corruption, and is reported as one (`scanOperations`).
       if (read.ok) pending.set(read.payload.entryId, { ...read.payload, lane: line.lane })
@@ -43,7 +43,8 @@ function readQueues(view: SessionView): {
       cancelled.push({ ...message, cancelledAt: line.seq })
     }
   }
-  return { pending: [...pending.values()], cancelled }
+  const waiting = [...pending.values()].filter(({ entryId }) => view.entry(entryId) === undefined)
+  return { pending: waiting, cancelled }
 }
 
 /** The record that makes an accepted message durable. */
@@ -88,6 +89,14 @@ export class LaneQueue {
   /** Whether a message of that delivery waits. */
   has(delivery: Delivery): boolean {
     return this.#waiting.some((message) => message.delivery === delivery)
+  }
+
+  /** Takes out the message of that delivery that has waited longest; none when none waits. */
+  takeOne(delivery: Delivery): readonly QueuedMessage[] {
+    const first = this.#waiting.find((message) => message.delivery === delivery)
+    if (first === undefined) return []
+    this.drop(first.entryId)
+    return [first]
   }
 
   /** Takes out all messages of these deliveries, in the order of their acceptance. */

@@ -6,6 +6,7 @@ import type { Environment } from './environment.ts'
 import { HarnessError } from './errors.ts'
 import type { SettledCall } from './events.ts'
 import { waitsForModel } from './project.ts'
+import type { Outcome } from './records.ts'
 import { type OperationPlan, type RecoveryStep, reduce } from './reduce.ts'
 import { type Calling, performCall } from './tools.ts'
 
@@ -13,7 +14,10 @@ import { type Calling, performCall } from './tools.ts'
 export type RecoveredLane = {
   readonly lane: string
   readonly runId: string
-  readonly outcome: 'aborted'
+  /** `run`, `compaction`, `navigation`, or a kind of a later version. */
+  readonly operation: string
+  /** `aborted`; `completed` for a navigation, and for a compaction whose summary was in place. */
+  readonly outcome: Outcome
   readonly reason: 'recovered'
   /** Calls whose outcome nobody knows; the model is told so. */
   readonly unknown: readonly SettledCall[]
@@ -37,19 +41,32 @@ export async function recoverLog(
     readonly signal: AbortSignal
     /** Lanes that run in this very process are not dead. */
     readonly isLive: (lane: string) => boolean
+    readonly subagent: (lane: string, runId: string) => Calling['subagent']
+    /** The lane is free again. */
+    readonly onClosed: (lane: string) => void
   },
 ): Promise<RecoveryReport> {
   const { log, emitter } = environment
   const plan = reduce(log, (name) => parts.tools.get(name)?.replay)
   if (plan.type === 'corrupt') throw corruptSession(plan.corruption)
   const lanes: RecoveredLane[] = []
-  for (const operation of plan.operations) {
-    const { lane, runId, returned } = operation
-    if (parts.isLive(lane)) continue
-    const settled = await carryOut(environment, operation, parts.tools, parts.signal)
+  // Now, not when their turn comes: what is at work by itself at this moment may have ended by then.
+  const dead = plan.operations.filter(({ lane }) => !parts.isLive(lane))
+  // The last that began first: a sub-agent's lane is free before the call that runs it is made again.
+  for (const closing of dead.toReversed()) {
+    const { lane, runId, operation, outcome, returned } = closing
+    const { tools, signal } = parts
+    const run: Calling = {
+      ...{ lane, runId, environment, tools, signal },
+      abortRequested: () => signal.aborted,
+      subagent: parts.subagent(lane, runId),
+    }
+    const settled = await carryOut(run, closing)
+    parts.onClosed(lane)
     const canContinue = waitsForModel(log.path(log.leaf(lane)), { model: parts.model.id })
-    lanes.push({ lane, runId, outcome: 'aborted', reason: 'recovered', ...settled, returned, canContinue })
-    emitter.emit(lane, runId, { type: 'recovered', ...settled, canContinue })
+    lanes.push({ lane, runId, operation, outcome, reason: 'recovered', ...settled, returned, canContinue })
+    if (operation === 'navigation') emitter.emit(lane, runId, { type: 'navigated', leafId: log.leaf(lane) })
+    emitter.emit(lane, runId, { type: 'recovered', operation, ...settled, canContinue })
   }
   return { lanes }
 }
@@ -67,12 +84,10 @@ export function corruptSession(corruption: {
 }
 
 async function carryOut(
-  environment: Environment,
-  { lane, runId, steps, unknown }: OperationPlan,
-  tools: Toolbox,
-  signal: AbortSignal,
+  run: Calling,
+  { steps, unknown }: OperationPlan,
 ): Promise<{ readonly unknown: readonly SettledCall[]; readonly replayed: readonly SettledCall[] }> {
-  const run: Calling = { lane, runId, environment, tools, signal, abortRequested: () => signal.aborted }
+  const { environment, tools, signal } = run
   const lost: SettledCall[] = []
   const replayed: SettledCall[] = []
   let waiting: readonly Draft[] = []

@@ -2,9 +2,9 @@ import type { JsonObject, UserMessage } from '@reve/providers/model'
 import type { Draft, SessionView } from '@reve/session-log'
 import type { SettledCall } from './events.ts'
 import { lostNote, notStartedNote, truncatedNote } from './notes.ts'
-import { type Corruption, type OpenOperation, scanOperations } from './operations.ts'
+import { type Corruption, corrupt, type Fault, type OpenOperation, quote, scanOperations } from './operations.ts'
 import { cancelledRecord, cancelledSince, deliveredEntry, pendingMessages } from './queue.ts'
-import { record } from './records.ts'
+import { leafRecord, type Outcome, record } from './records.ts'
 import { type CallState, callStates, readOperation, type ReadOperation } from './rules.ts'
 import { messageEntry, noteResult } from './settle.ts'
 
@@ -24,6 +24,10 @@ export type RecoveryStep =
 export type OperationPlan = {
   readonly lane: string
   readonly runId: string
+  /** What it was. */
+  readonly operation: string
+  /** A run is `aborted`; what was nothing but lines of the log comes to its own end. */
+  readonly outcome: Outcome
   readonly steps: readonly RecoveryStep[]
   /** Calls whose outcome nobody knows. */
   readonly unknown: readonly SettledCall[]
@@ -50,13 +54,34 @@ export function reduce(view: SessionView, declared: Declared): RecoveryPlan {
   const operations: OperationPlan[] = []
   for (const open of scan.open.values()) {
     const plan = planOperation(open, view, declared)
-    if ('reason' in plan) return { type: 'corrupt', corruption: plan }
+    if ('reason' in plan) return corrupt(plan, view)
     operations.push(plan)
   }
-  return { type: 'plan', operations }
+  const taken = takenId(operations, view)
+  if (taken === undefined) return { type: 'plan', operations }
+  const message = `run ${quote(taken.runId)} promised the entry ${quote(taken.id)}, and another line has that id`
+  return corrupt({ reason: 'id_taken', seq: scan.open.get(taken.lane)?.started.seq ?? 0, message }, view)
 }
 
-function planOperation(open: OpenOperation, view: SessionView, declared: Declared): OperationPlan | Corruption {
+/** The first id that the plans would give to a second line. */
+function takenId(
+  operations: readonly OperationPlan[],
+  view: SessionView,
+): { readonly lane: string; readonly runId: string; readonly id: string } | undefined {
+  if (operations.length === 0) return undefined
+  const taken = new Set(view.records().map(({ id }) => id))
+  for (const { lane, runId, steps } of operations) {
+    for (const step of steps) {
+      const { id } = step.type === 'append' ? step.draft : step.otherwise
+      if (id === undefined) continue
+      if (taken.has(id) || view.entry(id) !== undefined) return { lane, runId, id }
+      taken.add(id)
+    }
+  }
+  return undefined
+}
+
+function planOperation(open: OpenOperation, view: SessionView, declared: Declared): OperationPlan | Fault {
   const operation = readOperation(open, view)
   if ('reason' in operation) return operation
   const { lane, runId } = operation
@@ -67,11 +92,16 @@ function planOperation(open: OpenOperation, view: SessionView, declared: Declare
     message.role === 'assistant' ? callStates(operation, { id, message }) : [],
   )
   const steps = calls.flatMap((state) => settleCall(state, operation, declared))
-  const finished = record(lane, 'operation_finished', { runId, outcome: 'aborted', reason: 'recovered' })
+  const outcome = outcomeOf(operation)
+  const finished = record(lane, 'operation_finished', { runId, outcome, reason: 'recovered' })
   return {
     lane,
     runId,
+    operation: operation.intent.kind,
+    outcome,
     steps: [
+      ...append(navigationLeft(operation, view)),
+      ...append(openCompactions(operation)),
       ...missingInput(
         operation,
         pending.filter(({ entryId }) => taken.has(entryId)).map((message) => deliveredEntry(lane, message)),
@@ -86,8 +116,26 @@ function planOperation(open: OpenOperation, view: SessionView, declared: Declare
         : [],
     ),
     // Also what an abort cancelled: whoever should have got it back died with the run.
-    returned: [...cancelledSince(view, lane, operation.at.seq), ...undelivered].map(({ message }) => message),
+    returned: [...cancelledSince(view, lane, operation.seq), ...undelivered].map(({ message }) => message),
   }
+}
+
+function outcomeOf({ intent, compactions }: ReadOperation): Outcome {
+  if (intent.kind === 'navigation') return 'completed'
+  return intent.kind === 'compaction' && compactions.some(({ summarised }) => summarised) ? 'completed' : 'aborted'
+}
+
+/** Moving a lane is nothing but a line: what was asked for is done. */
+function navigationLeft({ lane, intent }: ReadOperation, view: SessionView): readonly Draft[] {
+  return 'leafId' in intent && view.leaf(lane) !== intent.leafId ? [leafRecord(lane, intent.leafId)] : []
+}
+
+function openCompactions({ lane, runId, compactions }: ReadOperation): readonly Draft[] {
+  return compactions
+    .filter(({ finished }) => !finished)
+    .map(({ summaryEntryId, summarised }) =>
+      record(lane, 'compaction_finished', { runId, summaryEntryId, outcome: summarised ? 'completed' : 'aborted' }),
+    )
 }
 
 const append = (drafts: readonly Draft[]): readonly RecoveryStep[] => drafts.map((draft) => ({ type: 'append', draft }))

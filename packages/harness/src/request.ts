@@ -1,20 +1,11 @@
-import type { AssistantMessage, Model, ModelFailure, ModelRequest, Usage } from '@reve/providers/model'
+import type { AssistantMessage, Model, ModelFailure, ModelOutcome, ModelRequest, Usage } from '@reve/providers/model'
+import type { Draft } from '@reve/session-log'
 import { ask } from './ask.ts'
 import { createDeltaFilter } from './deltas.ts'
 import type { Environment, Owner } from './environment.ts'
 import type { Limits } from './options.ts'
 import { record } from './records.ts'
 import { messageEntry, settledAnswer, usageRecord } from './settle.ts'
-
-/** How the wish for one answer ended. Whatever was said is in the log by then. */
-export type Answered =
-  | { readonly type: 'answer'; readonly entryId: string; readonly message: AssistantMessage }
-  | { readonly type: 'aborted'; readonly partial?: AssistantMessage }
-  | {
-      readonly type: 'failed'
-      readonly reason: string
-      readonly error: { readonly code: string; readonly message: string }
-    }
 
 /** Of the run that asks. */
 export type Asking = Owner & {
@@ -23,46 +14,123 @@ export type Asking = Owner & {
   readonly signal: AbortSignal
   /** Asked for, though its record may still be on the way to the disk. */
   readonly abortRequested: () => boolean
-  readonly spent: (usage: Usage, cost: number | undefined) => void
+  readonly spent: (usage: Usage | undefined, cost: number | undefined) => void
+  /** Why nothing more may be asked for: the budget is used up. */
+  readonly overBudget: () => string | undefined
 }
 
-/** Asks for one answer, as often as the limits allow; each attempt is in the log before it is made. */
-export async function requestAnswer(run: Asking, step: number, request: ModelRequest): Promise<Answered> {
+/** Attempts of one step have rising numbers that survive the process; after `last` no more are made. */
+export type Attempts = { readonly first: number; readonly last: number }
+
+/** One wish, however many requests it takes. */
+export type Wish = {
+  readonly step: number
+  readonly attempts: Attempts
+  readonly request: ModelRequest
+  /** The id that the next attempt names. */
+  readonly entryId: () => string
+  /** A request for the run itself: its text is not shown, and its answers may be turned down. */
+  readonly summary?: { readonly turnDown: (message: AssistantMessage) => TurnedDown | undefined }
+}
+
+/** Why an answer that came is none. */
+export type TurnedDown = { readonly code: string; readonly message: string; readonly retryable: boolean }
+
+/** How a wish ended. What failed is in the log by then; an answer and what it used are the caller's to keep. */
+export type Asked =
+  | { readonly type: 'answer'; readonly entryId: string; readonly message: AssistantMessage; readonly usage: Draft }
+  | {
+      readonly type: 'aborted'
+      readonly late?: { readonly entryId: string; readonly partial: AssistantMessage; readonly usage: Draft }
+    }
+  | {
+      readonly type: 'failed'
+      readonly reason: 'provider_error' | 'retries_exhausted' | 'context_overflow' | 'budget'
+      readonly error: { readonly code: string; readonly message: string }
+      /** The last one that was made. */
+      readonly attempt: number
+    }
+
+/** How the wish for one answer ended. Whatever was said is in the log by then. */
+export type Answered =
+  | { readonly type: 'answer'; readonly entryId: string; readonly message: AssistantMessage }
+  | { readonly type: 'aborted'; readonly partial?: AssistantMessage }
+  | Extract<Asked, { readonly type: 'failed' }>
+
+/** Asks for the answer of a step and keeps it, or what was said of it when it was aborted. */
+export async function requestAnswer(run: Asking, wish: Pick<Wish, 'step' | 'attempts' | 'request'>): Promise<Answered> {
+  const { lane, environment } = run
+  const asked = await askUntilAnswered(run, { ...wish, entryId: () => environment.effects.newId('e_') })
+  switch (asked.type) {
+    case 'answer': {
+      const { entryId, message, usage } = asked
+      await environment.writer.append(run, [messageEntry(lane, entryId, message), usage])
+      return { type: 'answer', entryId, message }
+    }
+    case 'aborted': {
+      if (asked.late === undefined) return { type: 'aborted' }
+      const { entryId, partial, usage } = asked.late
+      const said = partial.content.length > 0
+      await environment.writer.append(run, [...(said ? [messageEntry(lane, entryId, partial)] : []), usage])
+      return { type: 'aborted', ...(said && { partial }) }
+    }
+    case 'failed':
+      return asked
+    default:
+      return asked satisfies never
+  }
+}
+
+/** Asks as often as the limits allow; each attempt is in the log before it is made, and each failure after it. */
+export async function askUntilAnswered(run: Asking, wish: Wish): Promise<Asked> {
   const { lane, runId, environment } = run
-  const { writer, effects, limits, cleaner } = environment
-  for (let attempt = 1; ; attempt++) {
-    const entryId = effects.newId('e_')
-    await writer.append(run, [record(lane, 'task_attempt', { runId, step, attempt, resultEntryId: entryId })])
+  const { writer, effects, limits, cleaner, emitter } = environment
+  const { step, attempts, request, summary } = wish
+  const failed = (
+    reason: Extract<Asked, { readonly type: 'failed' }>['reason'],
+    attempt: number,
+    error: { readonly code: string; readonly message: string },
+  ): Asked => ({ type: 'failed', reason, error, attempt })
+  if (attempts.first > attempts.last) {
+    const message = `this step was tried ${attempts.first - 1} times by runs that were cut off in the middle of it`
+    return failed('retries_exhausted', attempts.first - 1, { code: 'interrupted', message })
+  }
+  for (let attempt = attempts.first; ; attempt++) {
+    const spentUp = run.overBudget()
+    if (spentUp !== undefined) return failed('budget', attempt - 1, { code: 'budget', message: spentUp })
+    const entryId = wish.entryId()
+    const purpose = summary === undefined ? {} : ({ purpose: 'summary' } as const)
+    await writer.append(run, [
+      record(lane, 'task_attempt', { runId, step, attempt, resultEntryId: entryId, ...purpose }),
+    ])
     if (run.abortRequested()) return { type: 'aborted' }
-    const outcome = await stream(run, request)
+    const outcome = judged(await stream(run, request, summary !== undefined), summary)
     switch (outcome.type) {
       case 'answer': {
         const message = cleaner.assistant(settledAnswer(outcome.message, run.model.id))
-        await settle(run, entryId, message, outcome.message.usage)
-        return { type: 'answer', entryId, message }
+        return { type: 'answer', entryId, message, usage: spend(run, entryId, outcome.message.usage) }
       }
       case 'aborted': {
-        const message = cleaner.assistant(settledAnswer(outcome.partial, run.model.id))
-        await settle(run, entryId, message.content.length > 0 ? message : undefined, outcome.partial.usage)
-        return { type: 'aborted', ...(message.content.length > 0 && { partial: message }) }
+        const partial = cleaner.assistant(settledAnswer(outcome.partial, run.model.id))
+        return { type: 'aborted', late: { entryId, partial, usage: spend(run, entryId, outcome.partial.usage) } }
       }
       case 'failed': {
         const { failure, usage } = outcome
         const error = { code: failure.code, message: cleaner.text(failure.message) }
-        const failed = { runId, step, attempt, error: { ...error, retryable: failure.retryable } }
-        await settle(run, entryId, undefined, usage, [record(lane, 'task_failed', failed)])
+        const failedRecord = record(lane, 'task_failed', {
+          runId,
+          step,
+          attempt,
+          error: { ...error, retryable: failure.retryable },
+        })
+        await writer.append(run, [failedRecord, spend(run, entryId, usage)])
         if (run.abortRequested()) return { type: 'aborted' }
         if (!failure.retryable)
-          return { type: 'failed', reason: failure.code === 'overflow' ? 'context_overflow' : 'provider_error', error }
-        if (attempt >= limits.retries.attempts) return { type: 'failed', reason: 'retries_exhausted', error }
-        const delayMs = retryDelay(attempt, failure, limits.retries, effects.random)
-        environment.emitter.emit(lane, runId, {
-          type: 'retry',
-          attempt: attempt + 1,
-          delayMs,
-          discard: outcome.outputShown,
-          error,
-        })
+          return failed(failure.code === 'overflow' ? 'context_overflow' : 'provider_error', attempt, error)
+        if (attempt >= attempts.last) return failed('retries_exhausted', attempt, error)
+        const delayMs = retryDelay(attempt - attempts.first + 1, failure, limits.retries, effects.random)
+        const discard = outcome.outputShown && summary === undefined
+        emitter.emit(lane, runId, { type: 'retry', attempt: attempt + 1, delayMs, discard, error })
         await effects.sleep(delayMs, run.signal)
         if (run.abortRequested()) return { type: 'aborted' }
         break
@@ -71,6 +139,30 @@ export async function requestAnswer(run: Asking, step: number, request: ModelReq
         outcome satisfies never
     }
   }
+}
+
+type Judged =
+  | Exclude<ModelOutcome, { readonly type: 'failed' }>
+  | {
+      readonly type: 'failed'
+      readonly failure: TurnedDown & Pick<ModelFailure, 'retryAfterMs'>
+      readonly outputShown: boolean
+      readonly usage?: Usage
+    }
+
+function judged(outcome: ModelOutcome, summary: Wish['summary']): Judged {
+  if (outcome.type !== 'answer') return outcome
+  const failure = summary?.turnDown(outcome.message)
+  if (failure === undefined) return outcome
+  const { usage } = outcome.message
+  return { type: 'failed', failure, outputShown: false, ...(usage !== undefined && { usage }) }
+}
+
+/** Counts and tells what a request used; gives the record of it. */
+function spend(run: Asking, entryId: string, usage: Usage | undefined): Draft {
+  const { draft, cost } = usageRecord(run.lane, run.runId, entryId, usage, run.model)
+  run.spent(usage, cost)
+  return draft
 }
 
 /** The wait before the attempt after this one, in milliseconds. The server's own wish beats ours, and nothing beats the cap. */
@@ -86,12 +178,12 @@ export function retryDelay(
   return Math.min(retries.capMs, retries.baseMs * 2 ** (attempt - 1)) * (0.5 + random() / 2)
 }
 
-async function stream(run: Asking, request: ModelRequest): ReturnType<typeof ask> {
+async function stream(run: Asking, request: ModelRequest, quiet: boolean): Promise<ModelOutcome> {
   const { environment, lane, runId } = run
   const { cleaner, redacts, emitter, effects, limits } = environment
   const filters = { text: createDeltaFilter(cleaner, redacts), reasoning: createDeltaFilter(cleaner, redacts) }
   const show = (type: 'text' | 'reasoning', delta: string): void => {
-    if (delta !== '') emitter.emit(lane, runId, { type, delta })
+    if (delta !== '' && !quiet) emitter.emit(lane, runId, { type, delta })
   }
   const flush = (type: 'text' | 'reasoning'): void => show(type, filters[type].flush())
   const outcome = await ask(run.model, request, {
@@ -108,21 +200,4 @@ async function stream(run: Asking, request: ModelRequest): ReturnType<typeof ask
   flush('reasoning')
   flush('text')
   return outcome
-}
-
-/** What a request leaves behind, in one append: its answer or its failure, and what it used. */
-async function settle(
-  run: Asking,
-  entryId: string,
-  message: AssistantMessage | undefined,
-  usage: Usage | undefined,
-  before: Parameters<Environment['writer']['append']>[1] = [],
-): Promise<void> {
-  const { lane, runId, environment } = run
-  const { draft, cost } = usageRecord(lane, runId, entryId, usage, run.model)
-  const entry = message === undefined ? [] : [messageEntry(lane, entryId, message)]
-  await environment.writer.append(run, [...before, ...entry, draft])
-  if (usage === undefined) return
-  run.spent(usage, cost)
-  environment.emitter.emit(lane, runId, { type: 'usage', usage, ...(cost !== undefined && { cost }) })
 }

@@ -1,30 +1,37 @@
 import { messageOf } from '@reve/base'
 import type { AssistantMessage, Model, Usage, UserMessage } from '@reve/providers/model'
-import { type Toolbox } from './calls.ts'
+import type { Toolbox } from './calls.ts'
+import { compact, measure, type Surroundings } from './compaction.ts'
 import type { Environment } from './environment.ts'
 import { tried, withGrace } from './grace.ts'
+import { asUserMessage, callHooks } from './hooks.ts'
+import { type LoopState, noLoop } from './loop-guard.ts'
 import { callsOf, textOf } from './messages.ts'
+import { Operation } from './operation.ts'
 import { project } from './project.ts'
-import { cancelledRecord, deliveredEntry, type LaneQueue } from './queue.ts'
-import { type Delivery, type Outcome, record, type RecordPayload } from './records.ts'
-import { requestAnswer } from './request.ts'
-import { addUsage, messageEntry, noUsage } from './settle.ts'
-import { runCalls } from './tools.ts'
+import { deliveredEntry, type LaneQueue } from './queue.ts'
+import type { Delivery, Outcome } from './records.ts'
+import { type Answered, type Asking, requestAnswer } from './request.ts'
+import { messageEntry } from './settle.ts'
+import { createTally, type Tally } from './tally.ts'
+import type { ToolContext } from './tool.ts'
+import { type Calling, runCalls, type Running } from './tools.ts'
 
 /** How a run ended. */
 export type RunResult = {
   readonly runId: string
   readonly outcome: Outcome
   /**
-   * `completed`: absent, or `length` (the last answer was cut). `aborted`: `abort_requested`. `failed`: `max_turns`,
-   * `retries_exhausted`, `provider_error`, `context_overflow`, `system_prompt` (it could not be made).
+   * `completed`: absent, or `length` (the last answer was cut). `aborted`: `abort_requested`. `rejected`: `before_run`.
+   * `failed`: `max_turns`, `loop`, `budget`, `retries_exhausted`, `provider_error`, `context_overflow`, `system_prompt`
+   * (it could not be made).
    */
   readonly reason?: string
   /** Of the run's last answer; '' when there was none. */
   readonly text: string
   /** Answers asked for. */
   readonly turns: number
-  /** Of all requests, the failed ones too. */
+  /** Of all requests, the failed ones and those for summaries too; sub-agents' apart. */
   readonly usage: Usage
   /** US dollars; absent without a price. */
   readonly cost?: number
@@ -33,10 +40,27 @@ export type RunResult = {
   readonly returned: readonly UserMessage[]
 }
 
-/** What a run begins with. */
-export type Start =
+/** What a run begins with, and where: `from` is the entry that it goes on from, when that is not the lane's leaf. */
+export type Start = { readonly from?: string | null } & (
   | { readonly type: 'prompt'; readonly message: UserMessage }
-  | { readonly type: 'continue'; readonly continues: string }
+  | {
+      readonly type: 'continue'
+      readonly continues: string
+      /** Attempts at the answer that it waits for, made by runs that died of it. */
+      readonly attemptsMade: number
+    }
+)
+
+/** Who started a run: a call of another one. */
+export type Parent = {
+  readonly lane: string
+  readonly runId: string
+  readonly toolCallId: string
+  /** Sub-agents of sub-agents: 1 for a run that no tool started. */
+  readonly depth: number
+  /** What a sub-agent spends is spent by its caller too, and by whoever called that one; absent in a recovery. */
+  readonly tally?: Tally
+}
 
 type End = {
   readonly outcome: Outcome
@@ -46,80 +70,46 @@ type End = {
 
 /** One run on one lane, from its intent to its end. */
 export class Run {
-  readonly lane: string
-  readonly runId: string
+  readonly operation: Operation
+  readonly depth: number
   readonly #environment: Environment
   readonly #model: Model
   readonly #tools: Toolbox
+  readonly #maxTurns: number
   readonly #queue: LaneQueue
-  readonly #onEnd: () => void
-  readonly #controller = new AbortController()
-  #phase: 'beginning' | 'running' | 'finishing' = 'beginning'
-  #aborting: Promise<readonly UserMessage[]> | undefined
+  readonly #parent: Parent | undefined
+  readonly #subagent: (run: Run, ...call: Parameters<Calling['subagent']>) => ToolContext['subagent']
+  readonly tally: Tally
   #turns = 0
   #text = ''
-  #usage = noUsage
-  #cost: number | undefined
+  #loop: LoopState = noLoop
+  /** What did not help at the threshold is not tried again before the server itself says that it is too much. */
+  #thresholdFailed = false
+  /** The server said so, and a summary was made: once for each thing that was said to the run. */
+  #overflowed = false
 
   constructor(parts: {
     readonly environment: Environment
     readonly lane: string
     readonly model: Model
     readonly tools: Toolbox
+    readonly maxTurns: number
     readonly queue: LaneQueue
-    /** Called when the lane is free again, before anybody hears of the end. */
+    readonly parent?: Parent
+    readonly subagent: (run: Run, ...call: Parameters<Calling['subagent']>) => ToolContext['subagent']
     readonly onEnd: () => void
   }) {
-    this.#environment = parts.environment
-    this.lane = parts.lane
-    this.runId = parts.environment.effects.newId('run_')
+    const { environment, lane, queue, onEnd } = parts
+    this.operation = new Operation({ environment, lane, queue, onEnd })
+    this.depth = parts.parent?.depth ?? 1
+    this.#environment = environment
     this.#model = parts.model
     this.#tools = parts.tools
-    this.#queue = parts.queue
-    this.#onEnd = parts.onEnd
-  }
-
-  /** Whether a message that is accepted now is sure to be delivered or given back. */
-  get takesMessages(): boolean {
-    return this.#phase !== 'finishing' && this.#aborting === undefined
-  }
-
-  /** Whether the operation is in the log. */
-  get begun(): boolean {
-    return this.#phase !== 'beginning'
-  }
-
-  get aborting(): boolean {
-    return this.#aborting !== undefined
-  }
-
-  /** Records the wish first, then signals. A second call is the first one; a run that is about to end just ends. */
-  abort(): Promise<readonly UserMessage[]> {
-    if (this.#aborting !== undefined) return this.#aborting
-    if (this.#phase === 'finishing') return Promise.resolve([])
-    this.#aborting = this.#abort()
-    return this.#aborting
-  }
-
-  async #abort(): Promise<readonly UserMessage[]> {
-    const { lane, runId } = this
-    const left = this.#queue.take('steer', 'follow_up')
-    try {
-      await this.#append(
-        [record(lane, 'abort_requested', { runId }), ...left.map((message) => cancelledRecord(lane, message))],
-        'fsync',
-        () => this.#emit({ type: 'abort_requested' }),
-      )
-    } finally {
-      // Even if the disk fails: what was asked to stop stops.
-      this.#controller.abort()
-    }
-    return left.map(({ message }) => message)
-  }
-
-  /** Stops effects without a record: for a log that takes none any more. */
-  drop(): void {
-    this.#controller.abort()
+    this.#maxTurns = parts.maxTurns
+    this.#queue = queue
+    this.#parent = parts.parent
+    this.#subagent = parts.subagent
+    this.tally = createTally(environment, parts.parent?.tally)
   }
 
   /** Runs to the end. Rejects only when the log fails or on a defect: the operation then stays open for recovery. */
@@ -127,68 +117,99 @@ export class Run {
     await this.#begin(start)
     const { cleaner, limits, effects } = this.#environment
     // Read once: the requests of a run have one prefix.
-    const made = await withGrace(tried(systemPrompt), this.#controller.signal, limits.abortGraceMs, effects.sleep)
+    const made = await withGrace(tried(systemPrompt), this.operation.signal, limits.abortGraceMs, effects.sleep)
     if (made.type === 'left') return this.#finish(aborted)
     if (made.value.type === 'threw') {
       const message = cleaner.text(messageOf(made.value.error))
       return this.#finish({ outcome: 'failed', reason: 'system_prompt', error: { code: 'system_prompt', message } })
     }
-    const system = cleaner.text(made.value.output)
+    const begun = await this.#beforeRun(start, made.value.output)
+    if (typeof begun !== 'string') return this.#finish(begun)
+    const around: Surroundings = {
+      system: cleaner.text(begun),
+      tools: [...this.#tools.values()].map(({ name, description, parameters }) => ({ name, description, parameters })),
+    }
+    let attemptsMade = start.type === 'continue' ? start.attemptsMade : 0
     for (;;) {
-      const end = await this.#turn(system)
+      const end = await this.#turn(around, attemptsMade)
       if (end !== undefined) return this.#finish(end)
+      attemptsMade = 0
     }
   }
 
   async #begin(start: Start): Promise<void> {
-    const { lane, runId } = this
+    const { operation } = this
     const { log, effects } = this.#environment
     const queued = this.#queue.take('next_run', 'follow_up', 'steer')
     const promptEntryId = effects.newId('e_')
-    const asked: RecordPayload<'operation_started'>['intent'] = {
-      kind: 'run',
-      ...(start.type === 'prompt' ? { prompt: start.message, promptEntryId } : { continues: start.continues }),
-      ...(queued.length > 0 && { queued: queued.map(({ entryId }) => entryId) }),
-    }
-    const drafts = [
-      record(lane, 'operation_started', { runId, intent: asked, sourceLeafId: log.leaf(lane) }),
-      ...queued.map((message) => deliveredEntry(lane, message)),
-      ...(start.type === 'prompt' ? [messageEntry(lane, promptEntryId, start.message)] : []),
+    const sourceLeafId = start.from === undefined ? log.leaf(operation.lane) : start.from
+    const parent = this.#parent
+    const entries = [
+      ...queued.map((message) => deliveredEntry(operation.lane, message)),
+      ...(start.type === 'prompt' ? [messageEntry(operation.lane, promptEntryId, start.message)] : []),
     ]
-    await this.#append(drafts, 'fsync', () => this.#emitStarted(start))
-    this.#phase = 'running'
+    // The lane's leaf may be elsewhere.
+    const placed = entries.map((draft, index) =>
+      draft.kind === 'entry' && index === 0 ? { ...draft, parentId: sourceLeafId } : draft,
+    )
+    await operation.begin(
+      {
+        intent: {
+          kind: 'run',
+          ...(start.type === 'prompt' ? { prompt: start.message, promptEntryId } : { continues: start.continues }),
+          ...(queued.length > 0 && { queued: queued.map(({ entryId }) => entryId) }),
+          ...(parent !== undefined && {
+            parent: { lane: parent.lane, runId: parent.runId, toolCallId: parent.toolCallId },
+          }),
+        },
+        sourceLeafId,
+      },
+      placed,
+      () => {
+        if (start.from !== undefined) operation.emit({ type: 'navigated', leafId: start.from })
+        this.#emitStarted(start)
+      },
+    )
+  }
+
+  /** The system prompt of this run, or its end before it asked for anything. */
+  async #beforeRun(start: Start, system: string): Promise<string | End> {
+    const { operation } = this
+    const { cleaner, effects } = this.#environment
+    let now = system
+    let rejected: string | undefined
+    const added: UserMessage[] = []
+    const input = { system, ...(start.type === 'prompt' && { prompt: start.message }) }
+    await callHooks(this.#hooked(), 'beforeRun', input, (answer, before) => {
+      if (answer.type !== 'said') return before
+      const { output } = answer
+      added.push(...(output.messages ?? []).map((message) => cleaner.user(asUserMessage(message))))
+      now = output.system ?? now
+      rejected = output.reject
+      return rejected === undefined ? { ...before, system: now } : undefined
+    })
+    if (operation.aborting) return aborted
+    if (rejected !== undefined) {
+      const message = cleaner.text(rejected)
+      return { outcome: 'rejected', reason: 'before_run', error: { code: 'rejected', message } }
+    }
+    await operation.append(added.map((message) => messageEntry(operation.lane, effects.newId('e_'), message)))
+    return now
   }
 
   /** One answer and its calls; the end of the run, or undefined when it goes on. */
-  async #turn(system: string): Promise<End | undefined> {
-    const { lane, runId } = this
-    if (this.#aborting !== undefined) return aborted
+  async #turn(around: Surroundings, attemptsMade: number): Promise<End | undefined> {
+    const { operation } = this
+    if (operation.aborting) return aborted
     await this.#deliver('steer')
-    const { log, limits, thinking } = this.#environment
-    if (this.#turns >= limits.maxTurns) {
-      const message = `the run asked for ${limits.maxTurns} answers, which is its limit`
+    if (this.#turns >= this.#maxTurns) {
+      const message = `the run asked for ${this.#maxTurns} answers, which is its limit`
       return { outcome: 'failed', reason: 'max_turns', error: { code: 'max_turns', message } }
     }
     this.#turns++
-    this.#emit({ type: 'turn_started', step: this.#turns })
-    const run = {
-      lane,
-      runId,
-      environment: this.#environment,
-      model: this.#model,
-      tools: this.#tools,
-      signal: this.#controller.signal,
-      abortRequested: () => this.#aborting !== undefined,
-      spent: (usage: Usage, cost: number | undefined) => this.#spent(usage, cost),
-    }
-    const request = {
-      system,
-      messages: project(log.path(log.leaf(lane)), { model: this.#model.id }),
-      tools: [...this.#tools.values()].map(({ name, description, parameters }) => ({ name, description, parameters })),
-      ...(thinking !== undefined && { thinking }),
-      sessionId: log.header.id,
-    }
-    const answered = await requestAnswer(run, this.#turns, request)
+    operation.emit({ type: 'turn_started', step: this.#turns })
+    const run = this.#calling()
+    const answered = await this.#answer(run, around, attemptsMade)
     switch (answered.type) {
       case 'aborted':
         if (answered.partial !== undefined) this.#text = textOf(answered.partial)
@@ -197,80 +218,163 @@ export class Run {
         return { outcome: 'failed', reason: answered.reason, error: answered.error }
       case 'answer': {
         this.#text = textOf(answered.message)
-        return this.#afterAnswer(answered.message, await runCalls(run, answered))
+        const { terminate, loop, stuck } = await runCalls(run, answered, this.#loop)
+        this.#loop = loop
+        if (stuck !== undefined && !operation.aborting) {
+          return { outcome: 'failed', reason: 'loop', error: { code: 'loop', message: stuck } }
+        }
+        return this.#afterAnswer(answered.message, terminate)
       }
       default:
         return answered satisfies never
     }
   }
 
+  /** Asks for the answer of this turn, after making room for it where that is needed. */
+  async #answer(run: Running & Asking, around: Surroundings, attemptsMade: number): Promise<Answered> {
+    const { log, limits, thinking, compaction } = this.#environment
+    const auto = compaction?.auto !== false
+    const step = this.#turns
+    let attempts = { first: attemptsMade + 1, last: limits.retries.attempts }
+    // Before each request: a single result may be what makes it too much.
+    if (auto && !this.#thresholdFailed && measure(run, around).full) {
+      const made = await compact(run, around, { reason: 'threshold', step })
+      if (made.type === 'aborted') return made
+      // What stays too much after that (a long system prompt, many tools) would be summarised before each request.
+      this.#thresholdFailed = made.type === 'failed' || (made.type === 'compacted' && measure(run, around).full)
+    }
+    for (;;) {
+      const messages = await this.#context(run)
+      if (run.abortRequested()) return { type: 'aborted' }
+      const answered = await requestAnswer(run, {
+        step,
+        attempts,
+        request: {
+          ...around,
+          messages,
+          ...(thinking !== undefined && { thinking }),
+          sessionId: log.header.id,
+        },
+      })
+      if (answered.type !== 'failed' || answered.reason !== 'context_overflow' || !auto || this.#overflowed) {
+        return answered
+      }
+      this.#overflowed = true
+      const made = await compact(run, around, { reason: 'overflow', step })
+      if (made.type === 'aborted') return made
+      if (made.type !== 'compacted') {
+        const why =
+          made.type === 'nothing'
+            ? 'there is nothing left to summarise'
+            : made.type === 'declined'
+              ? made.reason
+              : made.error.message
+        const message = `${answered.error.message}; and it could not be made shorter: ${why}`
+        return { ...answered, error: { ...answered.error, message } }
+      }
+      attempts = { first: answered.attempt + 1, last: answered.attempt + limits.retries.attempts }
+    }
+  }
+
+  /** What the model sees, after the hooks. */
+  async #context(run: Running & Asking): ReturnType<typeof transformed> {
+    const { log } = this.#environment
+    return transformed(run, project(log.path(log.leaf(run.lane)), { model: this.#model.id }))
+  }
+
+  #calling(): Running & Asking {
+    const { operation } = this
+    return {
+      ...this.#hooked(),
+      model: this.#model,
+      tools: this.#tools,
+      abortRequested: () => operation.aborting,
+      drop: () => operation.drop(),
+      spent: (usage, cost) => this.tally.own(usage, cost),
+      overBudget: () => this.tally.overBudget(),
+      subagent: (...call) => this.#subagent(this, ...call),
+    }
+  }
+
+  #hooked() {
+    const { lane, runId, signal } = this.operation
+    return { lane, runId, signal, environment: this.#environment }
+  }
+
   async #afterAnswer(message: AssistantMessage, terminate: boolean): Promise<End | undefined> {
-    if (this.#aborting !== undefined) return aborted
+    const { operation } = this
+    if (operation.aborting) return aborted
     if (callsOf(message).length > 0 && !terminate) return undefined
     // The next turn begins with what was said meanwhile.
     if (this.#queue.has('steer')) return undefined
-    if (this.#queue.has('follow_up')) {
-      await this.#deliver('follow_up')
-      return undefined
+    if (this.#queue.has('follow_up')) return this.#deliver('follow_up')
+    if (this.#environment.hooks.some(({ beforeRunEnd }) => beforeRunEnd !== undefined)) {
+      const followUp = await this.#beforeRunEnd()
+      if (operation.aborting) return aborted
+      if (followUp !== undefined) {
+        this.#overflowed = false
+        await operation.append([messageEntry(operation.lane, this.#environment.effects.newId('e_'), followUp)])
+        return undefined
+      }
+      // What was said while the hooks thought.
+      if (this.#queue.has('steer')) return undefined
+      if (this.#queue.has('follow_up')) return this.#deliver('follow_up')
     }
     // Decided in the same breath as the look at the queue: no message can be accepted between the two and be left.
-    this.#phase = 'finishing'
+    operation.close()
     return { outcome: 'completed', ...(message.stopReason === 'length' && { reason: 'length' }) }
   }
 
-  async #deliver(delivery: Delivery): Promise<void> {
-    const messages = this.#queue.take(delivery)
-    await this.#append(messages.map((message) => deliveredEntry(this.lane, message)))
+  async #beforeRunEnd(): Promise<UserMessage | undefined> {
+    const { log, cleaner } = this.#environment
+    let followUp: UserMessage | undefined
+    const { lane } = this.operation
+    const input = { text: this.#text, messages: project(log.path(log.leaf(lane)), { model: this.#model.id }) }
+    await callHooks(this.#hooked(), 'beforeRunEnd', input, (answer, before) => {
+      if (answer.type === 'said') followUp = cleaner.user(asUserMessage(answer.output.followUp))
+      return before
+    })
+    return followUp
+  }
+
+  /** Puts waiting messages in. */
+  async #deliver(delivery: Exclude<Delivery, 'next_run'>): Promise<undefined> {
+    const mode = this.#environment.queue?.[delivery === 'steer' ? 'steer' : 'followUp'] ?? 'all'
+    const messages = mode === 'all' ? this.#queue.take(delivery) : this.#queue.takeOne(delivery)
+    if (messages.length > 0) this.#overflowed = false
+    await this.operation.append(messages.map((message) => deliveredEntry(this.operation.lane, message)))
   }
 
   async #finish(end: End): Promise<RunResult> {
-    this.#phase = 'finishing'
-    const { lane, runId } = this
-    const left = this.#queue.take('steer', 'follow_up')
+    const { operation } = this
+    operation.close()
+    const returned = await operation.finish(end, this.#queue.take('steer', 'follow_up'))
     const { outcome, reason } = end
-    await this.#append(
-      [
-        ...left.map((message) => cancelledRecord(lane, message)),
-        record(lane, 'operation_finished', { runId, outcome, ...(reason !== undefined && { reason }) }),
-      ],
-      'fsync',
-    )
-    const returned = [...((await this.#aborting) ?? []), ...left.map(({ message }) => message)]
-    this.#onEnd()
     const text = this.#text
-    this.#emit({ type: 'run_finished', outcome, ...(reason !== undefined && { reason }), text })
-    return {
-      runId,
-      ...end,
-      text,
-      turns: this.#turns,
-      usage: this.#usage,
-      ...(this.#cost !== undefined && { cost: this.#cost }),
-      returned,
-    }
-  }
-
-  #spent(usage: Usage, cost: number | undefined): void {
-    this.#usage = addUsage(this.#usage, usage)
-    if (cost !== undefined) this.#cost = (this.#cost ?? 0) + cost
+    operation.emit({ type: 'run_finished', outcome, ...(reason !== undefined && { reason }), text })
+    return { runId: operation.runId, ...end, text, turns: this.#turns, ...this.tally.total(), returned }
   }
 
   #emitStarted(start: Start): void {
-    this.#emit({
+    const parent = this.#parent
+    this.operation.emit({
       type: 'run_started',
       ...(start.type === 'prompt' ? { prompt: start.message } : { continues: start.continues }),
+      ...(parent !== undefined && {
+        parent: { lane: parent.lane, runId: parent.runId, toolCallId: parent.toolCallId },
+      }),
     })
-  }
-
-  #append(...args: Tail<Parameters<Environment['writer']['append']>>): Promise<unknown> {
-    return this.#environment.writer.append(this, ...args)
-  }
-
-  #emit(body: Parameters<Environment['emitter']['emit']>[2]): void {
-    this.#environment.emitter.emit(this.lane, this.runId, body)
   }
 }
 
-type Tail<T extends readonly unknown[]> = T extends readonly [unknown, ...infer Rest] ? Rest : never
+async function transformed(run: Calling, messages: ReturnType<typeof project>): Promise<ReturnType<typeof project>> {
+  let now = messages
+  await callHooks(run, 'transformContext', { messages }, (answer, before) => {
+    if (answer.type !== 'said') return before
+    now = answer.output.messages.map((message) => run.environment.cleaner.message(message))
+    return { messages: now }
+  })
+  return now
+}
 
 const aborted: End = { outcome: 'aborted', reason: 'abort_requested' }

@@ -1,6 +1,7 @@
-import type { ImagePart, JsonObject, TextPart } from '@reve/providers/model'
+import type { ImagePart, JsonObject, Model, TextPart, UserMessage } from '@reve/providers/model'
 import * as v from 'valibot'
 import { contentSchema } from './messages.ts'
+import type { RunResult } from './run.ts'
 
 /**
  * Something that a model may have done. `replay` says what recovery may do with a call whose result a crash took away:
@@ -26,6 +27,29 @@ export type ToolContext = {
   readonly idempotencyKey: string
   /** Shows a line to whoever watches; it is not kept. */
   readonly progress: (text: string) => void
+  /**
+   * Runs another agent on a lane of its own and resolves with its end, whatever it is. It is aborted with this call, its
+   * records name this call, and what it spends counts for this run. Rejects as `Harness.prompt` does, and with
+   * `too_deep` when sub-agents call sub-agents more than `limits.subagentDepth` deep.
+   */
+  readonly subagent: (message: string | UserMessage, options?: SubagentOptions) => Promise<RunResult>
+}
+
+/** How a sub-agent differs from the agent that calls it. */
+export type SubagentOptions = RunOverrides & {
+  /** Default: a lane of its own for this call, `sub-` and the call's `idempotencyKey`. */
+  readonly lane?: string
+  /** The entry that its conversation goes on from; default: the lane's leaf, nothing for a new lane. */
+  readonly from?: string | null
+}
+
+/** What one run may have in place of the harness's own. */
+export type RunOverrides = {
+  readonly model?: Model
+  readonly tools?: readonly Tool[]
+  readonly system?: string
+  /** Default: `limits.maxTurns`. */
+  readonly maxTurns?: number
 }
 
 /** What a tool gives back. `terminate`: when all results of an answer say so, the run ends without asking the model again. */

@@ -60,6 +60,7 @@ describe('recovery', () => {
         {
           lane: 'main',
           runId,
+          operation: 'run',
           outcome: 'aborted',
           reason: 'recovered',
           unknown: [{ toolName: 'echo', toolCallId: 'call_1_1' }],

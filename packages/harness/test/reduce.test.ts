@@ -141,7 +141,7 @@ describe('a plan', () => {
   })
 
   test('only closes an operation of a kind that it does not know', async () => {
-    const { steps } = await planOf(started({ intent: { kind: 'navigation', target: 'x' } }))
+    const { steps } = await planOf(started({ intent: { kind: 'dream', about: 'x' } }))
     expect(outline(steps)).toEqual(['append operation_finished'])
   })
 

@@ -1,4 +1,4 @@
-import { createScriptedModel, type Model } from '@reve/providers/model'
+import { type AssistantMessage, createScriptedModel, type JsonObject, type Model } from '@reve/providers/model'
 import { describe, expect, test } from 'vitest'
 import { retryDelay } from '../src/request.ts'
 import { aborted, newLog, recordsOf, rig, said, trace } from './support.ts'
@@ -162,4 +162,46 @@ describe('a model that breaks its word', () => {
     expect(await harness.prompt('Go')).toMatchObject({ outcome: 'aborted', text: 'half' })
     expect(recordsOf(log, 'task_failed')).toEqual([])
   })
+})
+
+test('an answer that could not be read back is a failure, and never stands in the log', async () => {
+  const deep = (levels: number): JsonObject => (levels === 0 ? {} : { in: deep(levels - 1) })
+  const usage = { input: 1, cacheRead: 0, cacheWrite: 0, output: 1, reasoning: 0 }
+  const whole = { role: 'assistant', model: 'own/model', content: [{ type: 'text', text: 'x' }], stopReason: 'stop' }
+  const calling = (args: unknown) => ({
+    ...whole,
+    content: [{ type: 'toolCall', id: 'c', name: 'echo', arguments: args }],
+    stopReason: 'toolUse',
+  })
+  const bad: readonly unknown[] = [
+    { ...whole, usage: { ...usage, output: Number.NaN } },
+    { ...whole, stopReason: 'end_turn' },
+    { ...whole, content: 'x' },
+    calling({ n: Number.POSITIVE_INFINITY }),
+    calling({ at: new Date(0) }),
+    calling(deep(450)),
+    calling([1]),
+  ]
+  for (const message of bad) {
+    const log = await newLog()
+    const model: Model = {
+      id: 'own/model',
+      contextWindow: 1000,
+      maxTokens: 10,
+      // eslint-disable-next-line require-yield -- a model that answers at once
+      async *stream() {
+        return { type: 'answer', message: message as AssistantMessage }
+      },
+    }
+    const { harness } = rig(log, { model })
+    expect(await harness.prompt('Go')).toMatchObject({
+      outcome: 'failed',
+      reason: 'provider_error',
+      error: { code: 'protocol', message: expect.stringContaining('own/model: the answer is none: ') },
+    })
+    expect(trace(log)).not.toContain('assistant')
+    // The session goes on, with a model that works.
+    const { harness: next } = rig(log, { turns: [{ text: 'Fine.' }] })
+    expect(await next.continue()).toMatchObject({ outcome: 'completed', text: 'Fine.' })
+  }
 })

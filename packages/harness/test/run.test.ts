@@ -107,7 +107,7 @@ describe('the sequence of a run', () => {
     let running = 0
     const order: unknown[] = []
     const slow: Tool = {
-      ...echoTool('safe', 'slow'),
+      ...echoTool('never', 'slow'),
       run: async (args) => {
         expect(++running).toBe(1)
         await new Promise((resolve) => setTimeout(resolve, 5))

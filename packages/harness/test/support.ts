@@ -3,6 +3,7 @@ import {
   type JsonObject,
   type Message,
   type Model,
+  type ModelRequest,
   type ScriptedTurn,
 } from '@reve/providers/model'
 import { open } from 'node:fs/promises'
@@ -20,6 +21,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { onTestFinished } from 'vitest'
 import { messageOfLine } from '../src/messages.ts'
+import { summarySystem } from '../src/summary-prompt.ts'
 import { createHarness, type Harness, type HarnessEvent, type HarnessOptions, type Tool } from '../src/index.ts'
 
 /** A folder that is gone after the test. */
@@ -147,6 +149,43 @@ export function gatedModel(inner: Model, opened: () => Promise<void>, asked: () 
     },
   }
 }
+
+/**
+ * A script that goes by the answers of the log's lane, those too that a summary stands for, and that writes summaries.
+ * `asked` is told of each request.
+ */
+export function scriptOn(
+  log: SessionView,
+  turns: readonly ScriptedTurn[],
+  options: {
+    readonly lane?: string
+    readonly contextWindow?: number
+    readonly maxTokens?: number
+    /** The answer to a request for a summary; default: one that says how many there were before it. */
+    readonly summary?: (request: ModelRequest) => ScriptedTurn
+    readonly asked?: (request: ModelRequest, isSummary: boolean) => void
+  } = {},
+): Model {
+  const { lane = 'main', contextWindow = 200_000, maxTokens = 100 } = options
+  const script = createScriptedModel({ turns, contextWindow, maxTokens })
+  const entries = () => log.path(log.leaf(lane))
+  const padding = (): readonly Message[] =>
+    entries().flatMap((entry) => (messageOfLine(entry)?.role === 'assistant' ? [blankAnswer] : []))
+  const summaryOf =
+    options.summary ??
+    (() => ({ text: `Summary ${entries().filter(({ type }) => type === 'compaction').length + 1}.` }))
+  return {
+    ...script,
+    async *stream(request, { signal }) {
+      const isSummary = request.system === summarySystem
+      options.asked?.(request, isSummary)
+      if (!isSummary) return yield* script.stream({ ...request, messages: padding() }, { signal })
+      return yield* createScriptedModel({ turns: [summaryOf(request)] }).stream(request, { signal })
+    },
+  }
+}
+
+const blankAnswer: Message = { role: 'assistant', model: 'scripted/script', content: [], stopReason: 'stop' }
 
 /** Resolves at the abort. */
 export function aborted(signal: AbortSignal): Promise<void> {

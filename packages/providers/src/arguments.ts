@@ -20,10 +20,16 @@ export function parseArguments(raw: string, complete: boolean): ParsedArguments 
 
 function tryParse(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return JSON.parse(text, finite)
   } catch {
     return undefined
   }
+}
+
+/** `1e999` parses, to a number that JSON cannot say again: it could be neither kept nor sent back. */
+function finite(_key: string, value: unknown): unknown {
+  if (typeof value === 'number' && !Number.isFinite(value)) throw new RangeError('a number without bounds')
+  return value
 }
 
 function isObject(value: unknown): value is JsonObject {

@@ -83,7 +83,7 @@ describe('arguments', () => {
     expect(callsOf(await withArguments('"{\\"x\\":1}"'))).toEqual([['f', { x: 1 }]])
   })
   test('what is no object stays as text', async () => {
-    for (const bad of ['{"x":', '[1]', '7', '"x"', '{"x":1}}', 'true'])
+    for (const bad of ['{"x":', '[1]', '7', '"x"', '{"x":1}}', 'true', '{"x":1e999}'])
       expect(callsOf(await withArguments(bad))).toEqual([['f', 'malformed', bad]])
   })
   test('cut by the output cap: never {}', async () => {
