@@ -1,17 +1,32 @@
-/** One comparison: ours and a peer, measured in turn in the same run, so that a noisy machine is noisy for both. */
-export type Comparison = {
+type Named = {
   readonly name: string
-  readonly peer: string
   readonly goal?: string
-  readonly ours: () => Promise<void>
-  readonly theirs: () => Promise<void>
 }
 
+/**
+ * One comparison: ours and a peer, measured in turn in the same run, so that a noisy machine is noisy for both. Each side is
+ * timed; or, where there are `rows`, says its own numbers, one a row.
+ */
+export type Comparison = {
+  readonly peer: string
+  /** Done once, before anything is measured. When it fails the comparison is left out, and the run says why. */
+  readonly prepare?: () => Promise<void>
+} & (
+  | (Named & { readonly ours: () => Promise<void>; readonly theirs: () => Promise<void> })
+  | {
+      readonly rows: readonly (Named & { readonly unit: string })[]
+      readonly ours: () => Promise<readonly number[]>
+      readonly theirs: () => Promise<readonly number[]>
+    }
+)
+
+/** A row of the table. */
 export type Outcome = {
   readonly name: string
   readonly peer: string
-  readonly oursMs: number
-  readonly theirsMs: number
+  readonly unit: string
+  readonly ours: number
+  readonly theirs: number
   /** Ours divided by the peer's. */
   readonly ratio: number
   readonly goal: string
@@ -20,31 +35,34 @@ export type Outcome = {
 const median = (values: readonly number[]): number =>
   values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
 
-async function timed(work: () => Promise<void>): Promise<number> {
+const timed = (work: () => Promise<void>) => async (): Promise<readonly number[]> => {
   const started = performance.now()
   await work()
-  return performance.now() - started
+  return [performance.now() - started]
 }
 
 /** Medians of `rounds` interleaved rounds, after one round that does not count. */
-export async function compare(comparison: Comparison, rounds: number): Promise<Outcome> {
-  const ours: number[] = []
-  const theirs: number[] = []
+export async function compare(comparison: Comparison, rounds: number): Promise<readonly Outcome[]> {
+  await comparison.prepare?.()
+  const sides =
+    'rows' in comparison
+      ? comparison
+      : {
+          rows: [{ name: comparison.name, unit: 'ms', goal: comparison.goal ?? '' }],
+          ours: timed(comparison.ours),
+          theirs: timed(comparison.theirs),
+        }
+  const ours: (readonly number[])[] = []
+  const theirs: (readonly number[])[] = []
   for (let round = -1; round < rounds; round++) {
-    const a = await timed(comparison.ours)
-    const b = await timed(comparison.theirs)
+    const a = await sides.ours()
+    const b = await sides.theirs()
     if (round < 0) continue
     ours.push(a)
     theirs.push(b)
   }
-  const oursMs = median(ours)
-  const theirsMs = median(theirs)
-  return {
-    name: comparison.name,
-    peer: comparison.peer,
-    oursMs,
-    theirsMs,
-    ratio: oursMs / theirsMs,
-    goal: comparison.goal ?? '',
-  }
+  return sides.rows.map(({ name, unit, goal = '' }, row) => {
+    const of = (side: readonly (readonly number[])[]) => median(side.map((numbers) => numbers[row] ?? Number.NaN))
+    return { name, peer: comparison.peer, unit, ours: of(ours), theirs: of(theirs), ratio: of(ours) / of(theirs), goal }
+  })
 }

@@ -19,14 +19,24 @@ export type Command =
       readonly model: string | undefined
       readonly maxTurns: number | undefined
     }
-  | {
-      readonly type: 'sessions'
-      readonly action: 'list' | 'verify'
-      readonly file: string | undefined
-      readonly json: boolean
-    }
-  | { readonly type: 'sessions'; readonly action: 'salvage'; readonly file: string; readonly target: string }
+  | SessionsCommand
   | { readonly type: 'doctor'; readonly json: boolean }
+
+/** `reve sessions`; where a session is named, the word may be a path, or the file name or the id of one of this agent's. */
+export type SessionsCommand = { readonly type: 'sessions'; readonly json: boolean } & (
+  | { readonly action: 'list' }
+  /** Default: the newest. */
+  | { readonly action: 'verify'; readonly session: string | undefined }
+  | { readonly action: 'salvage'; readonly session: string; readonly target: string }
+  | {
+      readonly action: 'fork'
+      readonly session: string
+      readonly target: string
+      readonly at: string | undefined
+      readonly lane: string | undefined
+    }
+  | { readonly action: 'name'; readonly session: string; readonly name: string }
+)
 
 export const topics = ['init', 'info', 'exec', 'tool', 'run', 'sessions', 'doctor'] as const
 export type Topic = (typeof topics)[number]
@@ -112,23 +122,41 @@ function parseExec(rest: readonly string[]): Command {
   return { type: 'exec', words }
 }
 
-function parseSessions(rest: readonly string[]): Command {
-  const [action = 'list', ...operands] = rest.filter((word) => word !== '--json')
-  const json = rest.includes('--json')
+function parseSessions(rest: readonly string[]): SessionsCommand {
+  const json = { json: { type: 'boolean' } } as const
+  const { values, positionals } = parse('sessions', rest, { ...json, at: { type: 'string' }, lane: { type: 'string' } })
+  const [action = 'list', session, target] = positionals
+  if (action !== 'fork' && (values.at !== undefined || values.lane !== undefined))
+    throw new UsageError('--at and --lane are options of sessions fork', 'sessions')
+  const common = { type: 'sessions', json: values.json === true } as const
   switch (action) {
     case 'list':
+      atMost('sessions', positionals, 1)
+      return { ...common, action }
     case 'verify':
-      atMost('sessions', operands, action === 'list' ? 0 : 1)
-      return { type: 'sessions', action, file: operands[0], json }
-    case 'salvage': {
-      const [file, target] = operands
-      if (file === undefined || target === undefined || operands.length > 2) {
-        throw new UsageError('sessions salvage takes the refused file and the file to make', 'sessions')
+      atMost('sessions', positionals, 2)
+      return { ...common, action, session }
+    case 'salvage':
+    case 'fork': {
+      if (session === undefined || target === undefined) {
+        const what = action === 'fork' ? 'the session to fork' : 'the refused file'
+        throw new UsageError(`sessions ${action} takes ${what} and the file to make`, 'sessions')
       }
-      return { type: 'sessions', action, file, target }
+      atMost('sessions', positionals, 3)
+      return action === 'salvage'
+        ? { ...common, action, session, target }
+        : { ...common, action, session, target, at: text(values.at), lane: text(values.lane) }
+    }
+    case 'name': {
+      if (session === undefined || target === undefined)
+        throw new UsageError('sessions name takes a session and its name', 'sessions')
+      return { ...common, action, session, name: positionals.slice(2).join(' ') }
     }
     default:
-      throw new UsageError(`sessions has no "${action}"; it has list, verify and salvage`, 'sessions')
+      throw new UsageError(
+        `sessions has no ${JSON.stringify(action)}; it has list, verify, salvage, fork and name`,
+        'sessions',
+      )
   }
 }
 

@@ -78,6 +78,8 @@ const byErrorCode = {
   lane_idle: exitCode.failed,
   needs_recovery: exitCode.failed,
   nothing_to_continue: exitCode.failed,
+  nothing_to_compact: exitCode.failed,
+  too_deep: exitCode.failed,
   invalid_message: exitCode.usage,
   invalid_tools: exitCode.configuration,
   log_faulted: exitCode.failed,

@@ -10,7 +10,7 @@ usage: reve <command> [options]
   run --continue    pick the newest session up, also after a kill or a crash
   exec <cmd...>     run a command in this agent's microVM
   tool [name]       run one of this agent's Lua tools; no name lists them
-  sessions          list sessions; verify one; salvage what a broken one still holds
+  sessions          list sessions; verify, salvage, fork or name one
   doctor            what works here, and how to get what does not
 
   --version         print the version
@@ -68,13 +68,24 @@ Ctrl-C stops the run and keeps it; a second one ends reve at once. Nothing is lo
   reve run --continue
   git diff | reve run "review this:" -
 `,
-  sessions: `usage: reve sessions [list] [--json]
-       reve sessions verify [file] [--json]
-       reve sessions salvage <file> <new-file>
+  sessions: `usage: reve sessions [list]
+       reve sessions verify [session]
+       reve sessions salvage <session> <new-file>
+       reve sessions fork <session> <new-file> [--at ENTRY] [--lane LANE]
+       reve sessions name <session> <name>
 
-list      the sessions of this agent, the last used first
+list      the sessions of this agent, the last used first, with their name or first prompt
 verify    check every line of a session (default: the newest)
-salvage   copy what is good of a refused file to a new one; the refused one stays
+salvage   copy what is good of a refused session to a new file; the refused one stays
+fork      copy the conversation up to an entry to a new file, as a session of its own
+name      say what a session is called; refused while another process works in it
+
+A session is a path, or the file name or the id of one of this agent's. A new file
+is made where it says, and never replaces one.
+
+      --at ENTRY   the id of the last entry to keep (default: where the lane is)
+      --lane LANE  whose conversation (default: main)
+      --json       the result as JSON
 `,
   doctor: `usage: reve doctor [--json]
 

@@ -70,8 +70,20 @@ export function createRunView(output: Output): (event: HarnessEvent) => void {
       case 'run_started':
         running = true
         return
+      case 'compaction_started':
+        flush()
+        output.status('work', 'summarising the conversation')
+        return
+      case 'compaction_finished':
+        output.status('work', undefined)
+        output.note(paint('dim', '  ≡ '), compactionText(event))
+        return
+      case 'hook_failed':
+        output.note(paint('red', '  ! '), `a hook failed: ${event.message}`)
+        return
       case 'queued':
       case 'usage':
+      case 'navigated':
       case 'recovered':
         return
       case 'abort_requested':
@@ -83,12 +95,30 @@ export function createRunView(output: Output): (event: HarnessEvent) => void {
         else flush()
         output.clear()
         return
+      case 'log_faulted':
+        output.note(paint('red', '  ! '), event.message)
+        return
       case 'listener_failed':
         output.note(paint('red', '  ! '), event.message)
         return
       default:
         return event satisfies never
     }
+  }
+}
+
+function compactionText(event: Extract<HarnessEvent, { readonly type: 'compaction_finished' }>): string {
+  const { outcome, tokensBefore, tokensAfter, error } = event
+  switch (outcome) {
+    case 'completed':
+      return `the conversation was summarised: about ${tokensBefore} tokens before, ${tokensAfter ?? 0} now`
+    case 'failed':
+      return `the conversation could not be summarised: ${error?.message ?? 'no reason was given'}`
+    case 'declined':
+    case 'aborted':
+      return `the conversation was not summarised (${outcome})`
+    default:
+      return outcome satisfies never
   }
 }
 

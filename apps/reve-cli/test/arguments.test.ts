@@ -39,9 +39,29 @@ describe('a command line', () => {
       ['run', '--continue', '-m', 'a/b/c', '--max-turns', '3', '--json', 'on'],
       { ...run, resume: true, model: 'a/b/c', maxTurns: 3, json: true, prompt: 'on' },
     ],
-    [['sessions'], { type: 'sessions', action: 'list', file: undefined, json: false }],
-    [['sessions', 'verify', 'x.jsonl'], { type: 'sessions', action: 'verify', file: 'x.jsonl', json: false }],
-    [['sessions', 'salvage', 'a', 'b'], { type: 'sessions', action: 'salvage', file: 'a', target: 'b' }],
+    [['sessions'], { type: 'sessions', action: 'list', json: false }],
+    [['sessions', '--json'], { type: 'sessions', action: 'list', json: true }],
+    [['sessions', 'verify'], { type: 'sessions', action: 'verify', session: undefined, json: false }],
+    [
+      ['sessions', 'verify', 'x.jsonl', '--json'],
+      { type: 'sessions', action: 'verify', session: 'x.jsonl', json: true },
+    ],
+    [
+      ['sessions', 'salvage', 'a', 'b'],
+      { type: 'sessions', action: 'salvage', session: 'a', target: 'b', json: false },
+    ],
+    [
+      ['sessions', 'fork', 'a', 'b'],
+      { type: 'sessions', action: 'fork', session: 'a', target: 'b', at: undefined, lane: undefined, json: false },
+    ],
+    [
+      ['sessions', 'fork', '--at', 'e_1', 'a', 'b', '--lane=side'],
+      { type: 'sessions', action: 'fork', session: 'a', target: 'b', at: 'e_1', lane: 'side', json: false },
+    ],
+    [
+      ['sessions', 'name', 'a', 'the', 'good', 'one'],
+      { type: 'sessions', action: 'name', session: 'a', name: 'the good one', json: false },
+    ],
   ])('%j', (argv, command) => {
     expect(parseCommand(argv)).toEqual(command)
   })
@@ -60,6 +80,14 @@ describe('is refused with its reason', () => {
     [['tool', 'a', 'b'], 'unexpected argument "b"'],
     [['sessions', 'frob'], 'sessions has no "frob"'],
     [['sessions', 'salvage', 'a'], 'takes the refused file and the file to make'],
+    [['sessions', 'salvage', 'a', 'b', 'c'], 'unexpected argument "c"'],
+    [['sessions', 'list', 'a'], 'unexpected argument "a"'],
+    [['sessions', 'verify', 'a', 'b'], 'unexpected argument "b"'],
+    [['sessions', 'verify', '--at', 'e_1'], '--at and --lane are options of sessions fork'],
+    [['sessions', 'verify', '--frob'], "Unknown option '--frob'"],
+    [['sessions', 'fork', 'a'], 'takes the session to fork and the file to make'],
+    [['sessions', 'fork', 'a', 'b', '--at'], '--at'],
+    [['sessions', 'name', 'a'], 'takes a session and its name'],
   ])('%j', (argv, reason) => {
     expect(() => parseCommand(argv)).toThrow(UsageError)
     expect(() => parseCommand(argv)).toThrow(reason)

@@ -5,7 +5,7 @@ import { loadModels, type ModelCatalogue } from '@reve/providers'
 import type { JsonObject, Model } from '@reve/providers/model'
 import { createHarness, type HarnessOptions, type Tool } from '@reve/harness'
 import { createMicroVm, policyToSpec, type MicroVm, type MicroVmHost, type SandboxPolicy } from '@reve/sandbox-microvm'
-import type { SessionLog } from '@reve/session-log'
+import { restateName, type SessionLog } from '@reve/session-log'
 import { bashTool, globTool, grepTool, lsTool } from './command-tools.ts'
 import { loadDefinition, type Definition } from './definition.ts'
 import { AgentError } from './errors.ts'
@@ -188,7 +188,11 @@ function sessionOf(
     refusal,
     [Symbol.asyncDispose]: async () => {
       await harness.close()
-      await log.close()
+      try {
+        await restateName(log)
+      } finally {
+        await log.close()
+      }
     },
   }
 }

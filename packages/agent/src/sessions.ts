@@ -2,7 +2,7 @@ import { mkdir, readdir } from 'node:fs/promises'
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import type { Harness } from '@reve/harness'
-import { createSession, openSession, readSession, type SessionLog } from '@reve/session-log'
+import { createSession, openSession, readSession, restateName, type SessionLog } from '@reve/session-log'
 import { AgentError } from './errors.ts'
 
 export type OpenSession = { readonly log: SessionLog; readonly harness: Harness }
@@ -23,7 +23,10 @@ export async function newestSession(folder: string, now: () => number = Date.now
   if (file === undefined) {
     throw new AgentError('no_session', 'this agent has no session to continue; start one with: reve run "…"')
   }
-  return openSession(file, { now })
+  const log = await openSession(file, { now })
+  // The one that wrote last may have been killed before it could.
+  await restateName(log)
+  return log
 }
 
 /** Path of the newest session of `folder`, if there is one. */

@@ -52,6 +52,7 @@ describe.skipIf(backend === undefined)('tools in the guest', () => {
     toolCallId: 'call_1',
     idempotencyKey: 'e_1',
     progress: () => undefined,
+    subagent: () => Promise.reject(new Error('there are no sub-agents here')),
   })
   const call = async (make: typeof bashTool, args: JsonObject, signal?: AbortSignal) => {
     const { content, isError = false } = await make(vm).run(args, context(signal))

@@ -117,7 +117,11 @@ function sayRecovery(report: RecoveryReport, session: AgentSession, output: Outp
     )
   }
   for (const lane of report.lanes) {
-    output.note(paint('yellow', '↻ '), 'the last run was interrupted; it is closed and the conversation is whole again')
+    const where = lane.lane === 'main' ? '' : ` (lane ${lane.lane})`
+    output.note(
+      paint('yellow', '↻ '),
+      `the last ${lane.operation}${where} was interrupted; it is closed and the conversation is whole again`,
+    )
     for (const { toolName } of lane.unknown) {
       output.note(
         paint('yellow', '  '),

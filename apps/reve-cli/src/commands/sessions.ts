@@ -1,55 +1,176 @@
-import { join, resolve } from 'node:path'
+import { stat } from 'node:fs/promises'
+import { basename, join, resolve, sep } from 'node:path'
 import { agentRoot, newestFile } from '@reve/agent'
-import { listSessions, salvageSession, verifySession } from '@reve/session-log'
-import type { Command } from '../arguments.ts'
-import { UsageError } from '../arguments.ts'
+import { codeOf, isReveError, sanitiseLine } from '@reve/base'
+import {
+  findSession,
+  forkSession,
+  listSessions,
+  nameDraft,
+  openSession,
+  salvageSession,
+  sessionName,
+  type SessionSummary,
+  type VerifyReport,
+  verifySession,
+} from '@reve/session-log'
+import { UsageError, type SessionsCommand } from '../arguments.ts'
 import type { Context } from '../context.ts'
 import { exitCode } from '../exit-codes.ts'
 
+type Action<Name extends SessionsCommand['action']> = Extract<SessionsCommand, { readonly action: Name }>
+
 /** `reve sessions` */
-export async function sessions(
-  context: Context,
-  command: Extract<Command, { readonly type: 'sessions' }>,
-): Promise<number> {
-  const { output, folder } = context
-  const directory = join(await agentRoot(folder), '.reve', 'sessions')
+export function sessions(context: Context, command: SessionsCommand): Promise<number> {
   switch (command.action) {
-    case 'list': {
-      const found = await listSessions(directory)
-      if (command.json) output.result(JSON.stringify(found))
-      else if (found.length === 0) output.note('this agent has no sessions yet')
-      else {
-        output.result(
-          found
-            .map((session) =>
-              session.kind === 'broken'
-                ? `${session.file}  (${session.problem.message})`
-                : `${session.file}  ${session.modified}  ${session.bytes} bytes${session.name === undefined ? '' : `  ${session.name}`}`,
-            )
-            .join('\n'),
-        )
-      }
-      return exitCode.done
-    }
-    case 'verify': {
-      const file = command.file === undefined ? await newestFile(directory) : resolve(folder, command.file)
-      if (file === undefined) throw new UsageError('this agent has no sessions to verify', 'sessions')
-      const report = await verifySession(file)
-      if (command.json) output.result(JSON.stringify(report))
-      else {
-        output.result(
-          `${file}: ${report.ok ? 'good' : 'not good'}, ${report.entries} entries, ${report.records} records`,
-        )
-        for (const { line, message } of report.problems) output.result(`  line ${line}: ${message}`)
-      }
-      return report.ok ? exitCode.done : exitCode.corrupt
-    }
-    case 'salvage': {
-      const report = await salvageSession(resolve(folder, command.file), resolve(folder, command.target))
-      output.result(JSON.stringify(report))
-      return exitCode.done
-    }
+    case 'list':
+      return list(context, command)
+    case 'verify':
+      return verify(context, command)
+    case 'salvage':
+      return salvage(context, command)
+    case 'fork':
+      return fork(context, command)
+    case 'name':
+      return name(context, command)
     default:
       return command satisfies never
   }
+}
+
+async function list({ output, folder }: Context, { json }: Action<'list'>): Promise<number> {
+  const found = await listSessions(sessionsOf(await agentRoot(folder)))
+  if (json) output.result(JSON.stringify(found))
+  else if (found.length === 0) output.note('this agent has no sessions yet')
+  else output.result(table(found.map(row)))
+  return exitCode.done
+}
+
+async function verify({ output, folder }: Context, { session, json }: Action<'verify'>): Promise<number> {
+  const file = session === undefined ? await newest(folder) : await sessionFile(folder, session)
+  const report = await verifySession(file)
+  if (json) output.result(JSON.stringify(report))
+  else {
+    output.result(`${sanitiseLine(file)}: ${verdict(report)}`)
+    for (const { line, message } of report.problems) output.result(`  line ${line}: ${sanitiseLine(message)}`)
+  }
+  return report.ok ? exitCode.done : exitCode.corrupt
+}
+
+async function salvage({ output, folder }: Context, command: Action<'salvage'>): Promise<number> {
+  const report = await salvageSession(await sessionFile(folder, command.session), resolve(folder, command.target))
+  const { target, lines, droppedBytes, problem } = report
+  if (command.json) output.result(JSON.stringify(report))
+  else {
+    const left = droppedBytes === 0 ? 'all there was' : `${size(droppedBytes)} left behind`
+    output.result(`${sanitiseLine(target)}: ${count(lines, 'line')} kept, ${left}`)
+    if (problem !== undefined) output.result(`  line ${problem.line}: ${sanitiseLine(problem.message)}`)
+  }
+  return exitCode.done
+}
+
+async function fork({ output, folder }: Context, command: Action<'fork'>): Promise<number> {
+  const { session, target, at, lane } = command
+  const report = await forkSession(await sessionFile(folder, session), resolve(folder, target), {
+    ...(at === undefined ? {} : { at }),
+    ...(lane === undefined ? {} : { lane }),
+  })
+  const { forkedFrom } = report
+  if (command.json) output.result(JSON.stringify(report))
+  else {
+    const upTo = forkedFrom.entryId === null ? '' : ` up to ${sanitiseLine(forkedFrom.entryId)}`
+    output.result(
+      `${sanitiseLine(report.target)}: ${count(report.entries, 'entry', 'entries')} of ${sanitiseLine(forkedFrom.id)}${upTo}`,
+    )
+  }
+  return exitCode.done
+}
+
+async function name({ output, folder }: Context, command: Action<'name'>): Promise<number> {
+  const draft = draftOf(command.name)
+  await using log = await openSession(await sessionFile(folder, command.session))
+  if (log.repaired !== undefined) output.note("the session's last line was incomplete and was mended")
+  await log.append([draft], { durability: 'fsync' })
+  const given = sessionName(log) ?? ''
+  if (command.json) output.result(JSON.stringify({ file: log.file, name: given }))
+  else output.result(`${sanitiseLine(log.file)}: ${sanitiseLine(given)}`)
+  return exitCode.done
+}
+
+/** What cannot be a name is a mistake in the command line. */
+function draftOf(text: string): ReturnType<typeof nameDraft> {
+  try {
+    return nameDraft(text)
+  } catch (error) {
+    if (isReveError(error)) throw new UsageError(error.message, 'sessions')
+    throw error
+  }
+}
+
+const sessionsOf = (root: string): string => join(root, '.reve', 'sessions')
+
+async function newest(folder: string): Promise<string> {
+  const file = await newestFile(sessionsOf(await agentRoot(folder)))
+  if (file === undefined) throw new UsageError('this agent has no sessions to verify', 'sessions')
+  return file
+}
+
+/** The file that a word means. What is nowhere is taken as a path, so that the refusal names it. */
+async function sessionFile(folder: string, word: string): Promise<string> {
+  const here = resolve(folder, word)
+  if (word.includes(sep) || (await exists(here))) return here
+  const root = await agentRoot(folder).catch((error: unknown) => {
+    if (codeOf(error) === 'not_an_agent') return undefined
+    throw error
+  })
+  if (root === undefined) return here
+  const own = join(sessionsOf(root), word)
+  return (await exists(own)) ? own : ((await findSession(sessionsOf(root), word)) ?? here)
+}
+
+const exists = (file: string): Promise<boolean> =>
+  stat(file).then(
+    () => true,
+    () => false,
+  )
+
+function row(session: SessionSummary): readonly string[] {
+  const when = `${session.modified.slice(0, 16).replace('T', ' ')}Z`
+  return [sanitiseLine(basename(session.file)), when, size(session.bytes).padStart(9), sanitiseLine(known(session), 80)]
+}
+
+/** What a human knows a session by: its name, or its first prompt in quotes. What is broken is told at length by verify. */
+function known(session: SessionSummary): string {
+  if (session.kind === 'broken') return `(${session.problem.code.replaceAll('_', ' ')})`
+  if (session.name !== undefined) return session.name
+  return session.title === undefined ? '' : `"${session.title}"`
+}
+
+function table(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_cell, column) => Math.max(...rows.map((cells) => cells[column]?.length ?? 0)))
+  return rows
+    .map((cells) =>
+      cells
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n')
+}
+
+function verdict({ ok, entries, records, tail }: VerifyReport): string {
+  const found = `${count(entries, 'entry', 'entries')}, ${count(records, 'record')}`
+  if (!ok) return `not good, ${found}`
+  return tail === 'whole'
+    ? `good, ${found}`
+    : `good, ${found}; the last line is incomplete, which opening the session mends`
+}
+
+const count = (number: number, one: string, several = `${one}s`): string => `${number} ${number === 1 ? one : several}`
+
+function size(bytes: number): string {
+  if (bytes < 1024) return `${bytes} B`
+  const units = ['KiB', 'MiB', 'GiB']
+  const power = Math.min(Math.floor(Math.log2(bytes) / 10), units.length)
+  return `${(bytes / 1024 ** power).toFixed(1)} ${units[power - 1] ?? ''}`
 }
