@@ -80,6 +80,8 @@ const byErrorCode = {
   nothing_to_continue: exitCode.failed,
   nothing_to_compact: exitCode.failed,
   too_deep: exitCode.failed,
+  invalid_options: exitCode.configuration,
+  log_in_use: exitCode.locked,
   invalid_message: exitCode.usage,
   invalid_tools: exitCode.configuration,
   log_faulted: exitCode.failed,

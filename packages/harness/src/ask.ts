@@ -2,7 +2,7 @@ import { messageOf } from '@reve/base'
 import type { AssistantMessage, Model, ModelEvent, ModelOutcome, ModelRequest } from '@reve/providers/model'
 import * as v from 'valibot'
 import { withGrace } from './grace.ts'
-import { assistantMessageSchema } from './messages.ts'
+import { assistantMessageSchema, usageSchema } from './messages.ts'
 import type { Effects } from './options.ts'
 
 /**
@@ -60,7 +60,7 @@ export async function ask(
   const ended = await withGrace(read(), signal, options.graceMs, options.sleep)
   over = true
   if (ended.type === 'left') return partial()
-  const outcome = ended.value
+  const outcome = withGoodUsage(ended.value)
   // A connection that broke because we cut it is no failure of the server.
   if (outcome.type === 'failed' && signal.aborted) return partial()
   if (outcome.type === 'aborted' && !signal.aborted) {
@@ -78,4 +78,11 @@ function problemOf(message: AssistantMessage): string | undefined {
   if (read.success) return undefined
   const issue = read.issues[0]
   return `${v.getDotPath(issue) ?? 'message'}: ${issue.message}`.slice(0, 300)
+}
+
+/** Of a failure, too, only usage that can be kept and added up. */
+function withGoodUsage(outcome: ModelOutcome): ModelOutcome {
+  if (outcome.type !== 'failed' || outcome.usage === undefined || v.is(usageSchema, outcome.usage)) return outcome
+  const { usage: _nonsense, ...rest } = outcome
+  return rest
 }

@@ -22,3 +22,19 @@ export function carriedAttempts(view: SessionView, lane: string, runId: string):
 function movedSince(view: SessionView, lane: string, seq: number): boolean {
   return view.records(lane).some((record) => record.type === 'lane_leaf_set' && record.seq > seq)
 }
+
+/** How many runs in a row died while the conversation was summarised, the one named the last of them. */
+export function diedSummarising(view: SessionView, lane: string, runId: string): number {
+  const records = view.records(lane)
+  let count = 0
+  for (let id: unknown = runId; typeof id === 'string'; count++) {
+    const own = records.filter((record) => record['runId'] === id)
+    const stopped = own.some(({ type }) => type === 'abort_requested')
+    const cut = own.some(({ type, outcome }) => type === 'compaction_finished' && outcome === 'aborted')
+    const recovered = own.some(({ type, reason }) => type === 'operation_finished' && reason === 'recovered')
+    if (stopped || !cut || !recovered) break
+    const intent = own.find(({ type }) => type === 'operation_started')?.['intent']
+    id = typeof intent === 'object' && intent !== null && 'continues' in intent ? intent.continues : undefined
+  }
+  return count
+}

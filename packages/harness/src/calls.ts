@@ -14,6 +14,12 @@ export function toolboxOf(tools: readonly Tool[]): Toolbox {
   const box = new Map<string, Tool>()
   for (const tool of tools) {
     if (tool.name === '') throw new HarnessError('invalid_tools', 'a tool has no name')
+    const { replay }: { readonly replay: unknown } = tool
+    if (replay !== 'safe' && replay !== 'never') {
+      throw new HarnessError('invalid_tools', `the tool "${tool.name}" does not say whether it may be run again`, {
+        hint: 'give it replay: "safe" when it only reads, else "never"',
+      })
+    }
     if (box.has(tool.name)) throw new HarnessError('invalid_tools', `two tools are named "${tool.name}"`)
     box.set(tool.name, tool)
   }

@@ -3,7 +3,9 @@ import type { Draft, EntryLine } from '@reve/session-log'
 import { type CompactionBudget, compactionBudget, type Cut, needsCompaction, planCut } from './compaction-cut.ts'
 import { contextTokens, estimateText } from './estimate.ts'
 import { callHooks } from './hooks.ts'
+import type { HarnessEventBody } from './events.ts'
 import { textOf } from './messages.ts'
+import { livePath, waitsForModel } from './project.ts'
 import { type CompactionReason, record } from './records.ts'
 import { type Asking, type Attempts, askUntilAnswered, type TurnedDown } from './request.ts'
 import { summaryRequest, summarySystem } from './summary-prompt.ts'
@@ -26,6 +28,9 @@ export type Compacted =
 /** The conversation of a lane, and the model that has to hold it. */
 type Place = Pick<Asking, 'environment' | 'lane' | 'model'>
 
+/** The beginning or the end of a compaction. */
+export type CompactionEvent = Extract<HarnessEventBody, { readonly type: 'compaction_started' | 'compaction_finished' }>
+
 /** What stands around the conversation in each request. */
 export type Surroundings = { readonly system: string; readonly tools: readonly ToolSpec[] }
 
@@ -38,8 +43,11 @@ export function measure(run: Asking, around: Surroundings): { readonly tokens: n
 /** What a compaction would do now. */
 export function planCompaction(run: Place, reason: CompactionReason): Cut {
   const path = pathOf(run)
-  const budget = budgetOf(run)
   const { id: model } = run.model
+  const waits = waitsForModel(path, { model })
+  const settings = budgetOf(run)
+  // What still waits for an answer stays in its own words, where it fits at all.
+  const budget = waits ? { ...settings, keepRecentTokens: Math.max(1, settings.keepRecentTokens) } : settings
   const cut = planCut(path, { model, budget, aggressive: reason === 'overflow' })
   if (cut.type === 'cut') return cut
   switch (reason) {
@@ -50,7 +58,9 @@ export function planCompaction(run: Place, reason: CompactionReason): Cut {
       return planCut(path, { model, budget, aggressive: true })
     case 'manual':
       // A short talk too, when a person asks for it.
-      return planCut(path, { model, budget: { ...budget, keepRecentTokens: 0 } })
+      return waits
+        ? planCut(path, { model, budget, aggressive: true })
+        : planCut(path, { model, budget: { ...budget, keepRecentTokens: 0 } })
     default:
       return reason satisfies never
   }
@@ -69,6 +79,8 @@ export async function compact(
     readonly instructions?: string
     /** Named by the operation, when the compaction is all of it. */
     readonly summaryEntryId?: string
+    /** Told of the beginning and, if there was one, of the end. */
+    readonly tell?: (event: CompactionEvent) => void
   },
 ): Promise<Compacted> {
   const { lane, runId, environment } = run
@@ -76,6 +88,7 @@ export async function compact(
   const cut = planCompaction(run, reason)
   if (cut.type === 'nothing') return { type: 'nothing' }
   const tokensBefore = measure(run, around).tokens
+  const tell = parts.tell ?? ((event) => environment.emitter.emit(lane, runId, event))
   const told = (
     outcome: 'completed' | 'aborted' | 'failed' | 'declined',
     more: {
@@ -83,11 +96,14 @@ export async function compact(
       readonly tokensAfter?: number
       readonly error?: { code: string; message: string }
     } = {},
-  ): void =>
-    environment.emitter.emit(lane, runId, { type: 'compaction_finished', reason, outcome, tokensBefore, ...more })
+  ): void => tell({ type: 'compaction_finished', reason, outcome, tokensBefore, ...more })
 
+  tell({ type: 'compaction_started', reason, tokens: tokensBefore })
   const decision = await askHooks(run, reason, cut, tokensBefore)
-  if (run.abortRequested()) return { type: 'aborted' }
+  if (run.abortRequested()) {
+    told('aborted')
+    return { type: 'aborted' }
+  }
   if (decision !== undefined && 'decline' in decision) {
     told('declined')
     return { type: 'declined', reason: environment.cleaner.text(decision.decline) }
@@ -97,7 +113,6 @@ export async function compact(
   await environment.writer.append(run, [
     record(lane, 'compaction_started', { runId, reason, summaryEntryId: entryId, firstKeptEntryId, tokensBefore }),
   ])
-  environment.emitter.emit(lane, runId, { type: 'compaction_started', reason, tokens: tokensBefore })
   const made: Made =
     decision === undefined
       ? await summarise(run, cut, { ...parts, summaryEntryId: entryId })
@@ -133,7 +148,7 @@ export async function compact(
   }
 }
 
-const pathOf = ({ environment: { log }, lane }: Place): readonly EntryLine[] => log.path(log.leaf(lane))
+const pathOf = ({ environment: { log }, lane }: Place): readonly EntryLine[] => livePath(log, log.leaf(lane))
 
 function budgetOf({ environment, model }: Place): CompactionBudget {
   return compactionBudget(model.contextWindow, model.maxTokens, environment.compaction ?? {})
@@ -150,6 +165,12 @@ async function askHooks(
   const input = { reason, messages, tokens, ...(previousSummary !== undefined && { previousSummary }) }
   await callHooks(run, 'beforeCompaction', input, (answer, before) => {
     if (answer.type !== 'said') return before
+    if ('summary' in answer.output && answer.output.summary.trim() === '') {
+      // It would take the place of all that it stands for.
+      const message = 'the summary that it brought is empty'
+      run.environment.emitter.emit(run.lane, run.runId, { type: 'hook_failed', hook: 'beforeCompaction', message })
+      return before
+    }
     decision = answer.output
     return undefined
   })

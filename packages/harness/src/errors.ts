@@ -12,6 +12,8 @@ import { ReveError } from '@reve/base'
  * - `invalid_message`: a message without content, or of the wrong shape
  * - `invalid_tools`: two tools of one name, or a tool without one
  * - `corrupt_session`: the log says what no crash can produce; `at` names the line
+ * - `invalid_options`: an option of `createHarness` that cannot be meant
+ * - `log_in_use`: another harness has an operation on this log
  * - `closed`: the harness was closed
  * - `log_faulted`: an append failed (`cause`): reopen the log, make a new harness, recover
  */
@@ -25,6 +27,8 @@ export type HarnessErrorCode =
   | 'too_deep'
   | 'invalid_message'
   | 'invalid_tools'
+  | 'invalid_options'
+  | 'log_in_use'
   | 'corrupt_session'
   | 'closed'
   | 'log_faulted'

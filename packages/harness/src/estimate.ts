@@ -159,5 +159,6 @@ function measured(entry: EntryLine): number | undefined {
   if (stopReason === 'aborted' || usage === undefined) return undefined
   const prompt = usage.input + usage.cacheRead + usage.cacheWrite
   // Some servers report zeros, or the output alone. No prompt takes no tokens: that is no count.
-  return prompt > 0 ? prompt + usage.output : undefined
+  // Whole: it ends up in a record, and a server may count in fractions.
+  return prompt > 0 ? Math.ceil(prompt + usage.output) : undefined
 }

@@ -50,7 +50,7 @@ export type ObserveOptions = {
 }
 
 /** Operations on one session log. Lanes are independent of each other; a lane has one operation at a time. */
-export interface Harness {
+export interface Harness extends AsyncDisposable {
   /**
    * Closes every operation that a dead process left: a pure reduction of the log, then its appends. A second call
    * appends nothing. Until then lanes with an open operation take no prompt. Replays of tools can be aborted (`abort`, `close`).
@@ -65,7 +65,10 @@ export interface Harness {
    * `corrupt_session`, `closed`: nothing was written; `log_faulted`: the session has to be reopened and recovered.
    */
   prompt(message: string | UserMessage, options?: PromptOptions): Promise<RunResult>
-  /** A new run on the conversation as it stands, with no new prompt: after a recovery, an abort or a failure. Throws also `nothing_to_continue`. */
+  /**
+   * A new run on the conversation as it stands, with no new prompt: after a recovery, an abort or a failure, or for messages
+   * that wait. The lane of a sub-agent goes on only with `system` or `tools` given. Throws also `nothing_to_continue`.
+   */
   continue(options?: RunOptions): Promise<RunResult>
   /** Says something to a running run: delivered between two turns. Durable when this resolves. Throws `lane_idle`. While the lane compacts, it waits for the next run. */
   steer(message: string | UserMessage, options?: LaneOption): Promise<{ readonly entryId: string }>
@@ -74,8 +77,14 @@ export interface Harness {
   /** Waits, also across restarts, for the lane's next run and goes in front of its prompt. */
   nextRun(message: string | UserMessage, options?: LaneOption): Promise<{ readonly entryId: string }>
   /**
+   * Takes back a message that was accepted and waits (`entryId` is what its acceptance gave), durably. Undefined when it
+   * does not wait any more: it was delivered, or given back.
+   */
+  withdraw(entryId: string, options?: LaneOption): Promise<UserMessage | undefined>
+  /**
    * Records the wish, then signals model and tools; resolves with that, the operation's own promise tells of its end.
-   * Undelivered steers and follow-ups are cancelled and given back. Idempotent; on an idle lane it does nothing.
+   * Undelivered steers and follow-ups are cancelled and given back. Idempotent; on an idle lane it does nothing. While
+   * `recover()` makes calls again, it stops those of the lane, or of all lanes when none is named.
    */
   abort(options?: LaneOption): Promise<{ readonly returned: readonly UserMessage[] }>
   /**

@@ -7,7 +7,13 @@ import { contentSchema, jsonObject, messageSchema, userMessageSchema } from './m
 import type { CompactionReason } from './records.ts'
 
 /** Of the operation that a hook is called in. It must end soon after `signal` aborts. */
-export type HookContext = { readonly lane: string; readonly runId: string; readonly signal: AbortSignal }
+export type HookContext = {
+  readonly lane: string
+  readonly runId: string
+  readonly signal: AbortSignal
+  /** The call that the run serves: it is a sub-agent's. */
+  readonly parent?: { readonly lane: string; readonly runId: string; readonly toolCallId: string }
+}
 
 type Awaitable<T> = T | Promise<T>
 /** What a hook gives back: a change, or nothing. */
@@ -36,7 +42,10 @@ export type Hooks = {
     readonly system?: string
     readonly reject?: string
   }>
-  /** A call whose arguments fit. New arguments are checked again; what is recorded and run is what comes out here. */
+  /**
+   * A call whose arguments fit. New arguments are checked again; what is recorded and run is what comes out here. A call
+   * that recovery makes again was decided when it was recorded, and is not asked about again.
+   */
   readonly beforeTool?: (
     input: HookContext & {
       readonly toolCallId: string
@@ -113,7 +122,11 @@ export type HookAnswer<N extends HookName> =
   | { readonly type: 'failed'; readonly message: string }
 
 /** Of the operation that calls hooks. */
-export type Hooked = Owner & { readonly environment: Environment; readonly signal: AbortSignal }
+export type Hooked = Owner & {
+  readonly environment: Environment
+  readonly signal: AbortSignal
+  readonly parent?: HookContext['parent'] | undefined
+}
 
 /**
  * Calls the hooks of one name, one after the other. `next` takes each answer and gives the input of the following hook, or
@@ -148,7 +161,7 @@ async function answerOf<N extends HookName>(
   name: N,
   input: HookInput<N>,
 ): Promise<HookAnswer<N>> {
-  const { environment, lane, runId, signal } = run
+  const { environment, lane, runId, signal, parent } = run
   const { limits, effects, cleaner } = environment
   const who = hooks.name === undefined ? name : `${name} of ${hooks.name}`
   const failed = (message: string): HookAnswer<N> => ({ type: 'failed', message: cleaner.text(`${who}: ${message}`) })
@@ -156,7 +169,9 @@ async function answerOf<N extends HookName>(
   const hook = hooks[name] as (given: HookInput<N> & HookContext) => Awaitable<unknown>
   const ended = await withGrace(
     // A copy: what a hook writes into it changes neither the log nor what the next one sees.
-    tried(async () => hook.call(hooks, { ...structuredClone(input), lane, runId, signal })),
+    tried(async () =>
+      hook.call(hooks, { ...structuredClone(input), lane, runId, signal, ...(parent !== undefined && { parent }) }),
+    ),
     signal,
     limits.abortGraceMs,
     effects.sleep,

@@ -1,6 +1,6 @@
 import type { Message, Model, UserMessage } from '@reve/providers/model'
-import { type EntryLine, SessionLogError } from '@reve/session-log'
-import { carriedAttempts } from './attempts.ts'
+import { type EntryLine, type SessionLog, SessionLogError } from '@reve/session-log'
+import { carriedAttempts, diedSummarising } from './attempts.ts'
 import { type Toolbox, toolboxOf } from './calls.ts'
 import { createCleaner } from './clean.ts'
 import { planCompaction } from './compaction.ts'
@@ -23,11 +23,11 @@ import { createLedger, type Ledger, type LedgerReport } from './ledger.ts'
 import { applyEvent, type Live, noLive, without } from './live.ts'
 import { type CompactionResult, ManualCompaction } from './manual-compaction.ts'
 import { Operation } from './operation.ts'
-import { scanOperations } from './operations.ts'
+import { type LastRun, scanOperations } from './operations.ts'
 import { createObservation, type Observed } from './observe.ts'
 import { effectsOf, type HarnessOptions, limitsOf } from './options.ts'
-import { project, waitsForModel } from './project.ts'
-import { allPending, LaneQueue, queuedRecord } from './queue.ts'
+import { leafWaits, livePath, project } from './project.ts'
+import { allPending, cancelledRecord, LaneQueue, queuedRecord } from './queue.ts'
 import type { Delivery } from './records.ts'
 import { corruptSession, recoverLog, type RecoveryReport } from './recover.ts'
 import { type Parent, Run, type RunResult, type Start } from './run.ts'
@@ -41,8 +41,14 @@ type Lane = {
   live?: { readonly operation: Operation; readonly state: 'running' | 'compacting'; readonly ended: Promise<unknown> }
   /** An operation without a process: a dead one's, or one that this process had to leave. */
   dead?: string
-  lastRun?: string
+  lastRun?: LastRun
 }
+
+/**
+ * Whose a log is. Two harnesses that write to one log would each know half of it, and what they leave no recovery could
+ * read; the newest has it, unless another is at work.
+ */
+const owners = new WeakMap<SessionLog, LaneHarness>()
 
 /** See {@link Harness}. */
 export class LaneHarness implements Harness {
@@ -51,7 +57,7 @@ export class LaneHarness implements Harness {
   /** Filled from the log at the first question. */
   #lanes: Map<string, Lane> | undefined
   #ledger: Ledger | undefined
-  #recovering: { readonly report: Promise<RecoveryReport>; readonly controller: AbortController } | undefined
+  #recovering: { readonly report: Promise<RecoveryReport>; readonly abort: (lane?: string) => void } | undefined
   #closed: Promise<void> | undefined
   readonly #over = new AbortController()
   #live: Live = noLive
@@ -61,6 +67,12 @@ export class LaneHarness implements Harness {
   constructor(options: HarnessOptions) {
     this.#options = options
     const { log, thinking, compaction, queue, budget } = options
+    if (owners.get(log)?.isAtWork === true) {
+      throw new HarnessError('log_in_use', `${log.file}: another harness of this process is at work on this log`, {
+        hint: 'close it first',
+      })
+    }
+    owners.set(log, this)
     const cleaner = createCleaner(options.redact)
     const emitter = createEmitter((text) => cleaner.text(text))
     this.#toldSeq = log.lastSeq
@@ -75,7 +87,7 @@ export class LaneHarness implements Harness {
       writer: new Writer(log, emitter, {
         usage: (line) => this.#ledger?.add(line),
         fault: (message) => {
-          this.#recovering?.controller.abort()
+          this.#recovering?.abort()
           for (const { live } of this.#lanes?.values() ?? []) live?.operation.drop()
           emitter.emit('', '', { type: 'log_faulted', message: cleaner.text(message) })
         },
@@ -89,18 +101,30 @@ export class LaneHarness implements Harness {
     }
   }
 
+  /** Whether an operation or a recovery goes on. */
+  get isAtWork(): boolean {
+    return this.#recovering !== undefined || [...(this.#lanes?.values() ?? [])].some(({ live }) => live !== undefined)
+  }
+
   recover(): Promise<RecoveryReport> {
     if (this.#recovering !== undefined) return this.#recovering.report
-    const controller = new AbortController()
-    const report = this.#recover(controller.signal).finally(() => (this.#recovering = undefined))
-    this.#recovering = { report, controller }
+    const all = new AbortController()
+    const lanes = new Map<string, AbortController>()
+    const of = (lane: string): AbortController => {
+      const controller = lanes.get(lane) ?? new AbortController()
+      lanes.set(lane, controller)
+      return controller
+    }
+    const signalOf = (lane: string): AbortSignal => AbortSignal.any([all.signal, of(lane).signal])
+    const report = this.#recover(signalOf).finally(() => (this.#recovering = undefined))
+    this.#recovering = { report, abort: (lane) => (lane === undefined ? all : of(lane)).abort() }
     return report
   }
 
-  async #recover(signal: AbortSignal): Promise<RecoveryReport> {
+  async #recover(signalOf: (lane: string) => AbortSignal): Promise<RecoveryReport> {
     this.#assertOpen()
     try {
-      return await this.#recoverLog(signal)
+      return await this.#recoverLog(signalOf)
     } catch (error) {
       // What it was replaying ended with no event.
       for (const lane of this.#live.keys()) {
@@ -110,11 +134,11 @@ export class LaneHarness implements Harness {
     }
   }
 
-  #recoverLog(signal: AbortSignal): Promise<RecoveryReport> {
+  #recoverLog(signalOf: (lane: string) => AbortSignal): Promise<RecoveryReport> {
     return recoverLog(this.#environment, {
       model: this.#model(),
       tools: this.#toolbox(),
-      signal,
+      signalOf,
       isLive: (lane) => this.#lanes?.get(lane)?.live !== undefined,
       subagent: (lane, runId) => (call) => this.#subagent({ lane, runId, toolCallId: call.id, depth: 1 }, call),
       onClosed: (name) => {
@@ -136,15 +160,31 @@ export class LaneHarness implements Harness {
   async continue(options: RunOptions = {}): Promise<RunResult> {
     const name = options.lane ?? 'main'
     const lane = this.#freeLane(name)
-    const waits = lane.queue.waiting.length > 0 || waitsForModel(this.#path(name), { model: this.#model().id })
-    const continues = lane.lastRun
-    if (continues === undefined || !waits) {
+    const { log } = this.#options
+    const waits = lane.queue.waiting.length > 0 || leafWaits(log, log.leaf(name), this.#model().id)
+    if (!waits) {
       throw new HarnessError('nothing_to_continue', `the conversation of lane "${name}" does not wait for the model`, {
         hint: 'send a prompt',
       })
     }
-    const attemptsMade = carriedAttempts(this.#options.log, name, continues)
-    return this.#start({ type: 'continue', continues, attemptsMade }, options)
+    const { runId, parent } = lane.lastRun ?? {}
+    if (parent !== undefined && options.system === undefined && options.tools === undefined) {
+      throw new HarnessError(
+        'nothing_to_continue',
+        `lane "${name}" is that of a sub-agent, whose system prompt and tools are its caller's to give`,
+        { hint: 'continue the caller, or give system and tools' },
+      )
+    }
+    const { attempts } = this.#environment.limits.retries
+    return this.#start(
+      {
+        type: 'continue',
+        continues: runId ?? null,
+        attemptsMade: runId === undefined ? 0 : carriedAttempts(log, name, runId),
+        withoutSummary: runId !== undefined && diedSummarising(log, name, runId) >= attempts,
+      },
+      options,
+    )
   }
 
   async #start(start: Start, options: RunOptions, parent?: Parent): Promise<RunResult> {
@@ -166,7 +206,7 @@ export class LaneHarness implements Harness {
         this.#subagent({ lane: name, runId, toolCallId: call.id, depth, tally }, call),
       onEnd: () => {
         delete lane.live
-        lane.lastRun = run.operation.runId
+        lane.lastRun = lastRunOf(run.operation.runId, parent)
       },
     })
     const system = async (): Promise<string> => options.system ?? this.#system()
@@ -194,7 +234,7 @@ export class LaneHarness implements Harness {
       this.#live = without(this.#live, name)
       if (!operation.begun) throw refused(error)
       lane.dead = operation.runId
-      if (state === 'running') lane.lastRun = operation.runId
+      if (state === 'running') lane.lastRun = { runId: operation.runId }
       throw error
     } finally {
       signal?.removeEventListener('abort', stop)
@@ -288,10 +328,22 @@ export class LaneHarness implements Harness {
     return { entryId: queued.entryId }
   }
 
-  async abort({ lane = 'main' }: LaneOption = {}): Promise<{ readonly returned: readonly UserMessage[] }> {
-    const operation = this.#lanes?.get(lane)?.live?.operation
+  async withdraw(entryId: string, { lane: name = 'main' }: LaneOption = {}): Promise<UserMessage | undefined> {
+    this.#assertOpen()
+    const lane = this.#lane(name)
+    const queued = lane.queue.waiting.find((message) => message.entryId === entryId)
+    if (queued === undefined) return undefined
+    // Out of the queue in the same breath: it is delivered or given back, never both.
+    lane.queue.drop(entryId)
+    const owner = { lane: name, runId: lane.live?.operation.runId ?? '' }
+    await this.#environment.writer.append(owner, [cancelledRecord(name, queued)], 'fsync')
+    return queued.message
+  }
+
+  async abort({ lane }: LaneOption = {}): Promise<{ readonly returned: readonly UserMessage[] }> {
+    const operation = this.#lanes?.get(lane ?? 'main')?.live?.operation
     if (operation === undefined) {
-      this.#recovering?.controller.abort()
+      this.#recovering?.abort(lane)
       return { returned: [] }
     }
     return { returned: await operation.abort() }
@@ -343,7 +395,8 @@ export class LaneHarness implements Harness {
   }
 
   messages(lane = 'main'): readonly Message[] {
-    return project(this.#path(lane), { model: this.#model().id })
+    const { log } = this.#options
+    return project(livePath(log, log.leaf(lane)), { model: this.#model().id })
   }
 
   spending(): LedgerReport {
@@ -355,8 +408,12 @@ export class LaneHarness implements Harness {
     return this.#closed
   }
 
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
   async #close(): Promise<void> {
-    this.#recovering?.controller.abort()
+    this.#recovering?.abort()
     const operations = [...(this.#lanes?.values() ?? [])].flatMap(({ live }) => live ?? [])
     await Promise.allSettled([
       ...operations.map(({ operation }) => operation.abort()),
@@ -368,6 +425,8 @@ export class LaneHarness implements Harness {
 
   #assertOpen(): void {
     if (this.#closed !== undefined) throw new HarnessError('closed', 'the harness is closed')
+    if (owners.get(this.#options.log) !== this)
+      throw new HarnessError('closed', 'another harness was made on this log since')
     this.#environment.writer.assertSound()
   }
 
@@ -442,6 +501,12 @@ export class LaneHarness implements Harness {
   #userMessage(message: string | UserMessage): UserMessage {
     return this.#environment.cleaner.user(readUserMessage(message))
   }
+}
+
+/** The parts of a caller that stand in records. */
+function lastRunOf(runId: string, parent: Parent | undefined): LastRun {
+  if (parent === undefined) return { runId }
+  return { runId, parent: { lane: parent.lane, runId: parent.runId, toolCallId: parent.toolCallId } }
 }
 
 /** What nobody has used yet. */

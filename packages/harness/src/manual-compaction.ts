@@ -1,7 +1,7 @@
 import { messageOf } from '@reve/base'
 import type { Model, Usage, UserMessage } from '@reve/providers/model'
 import type { Toolbox } from './calls.ts'
-import { compact, type Compacted } from './compaction.ts'
+import { compact, type Compacted, type CompactionEvent } from './compaction.ts'
 import type { Environment } from './environment.ts'
 import { tried, withGrace } from './grace.ts'
 import { Operation } from './operation.ts'
@@ -61,6 +61,12 @@ export class ManualCompaction {
       () => undefined,
     )
     const tally = createTally(environment)
+    // Whoever hears of the end finds the lane free.
+    let last: CompactionEvent | undefined
+    const tell = (event: CompactionEvent): void => {
+      if (event.type === 'compaction_finished') last = event
+      else operation.emit(event)
+    }
     // Only to measure by: the summary is asked for under a system prompt of its own.
     const made = await withGrace(tried(systemPrompt), signal, limits.abortGraceMs, effects.sleep)
     const system = made.type === 'done' && made.value.type === 'output' ? made.value.output : ''
@@ -75,7 +81,7 @@ export class ManualCompaction {
       model: this.#model,
       signal,
       abortRequested: () => operation.aborting,
-      spent: (usage: Usage | undefined, cost: number | undefined) => tally.own(usage, cost),
+      spent: tally.own.bind(tally),
       overBudget: () => tally.overBudget(),
     }
     const around = {
@@ -84,9 +90,10 @@ export class ManualCompaction {
     }
     const compacted: Compacted = operation.aborting
       ? { type: 'aborted' }
-      : await compact(run, around, { reason: 'manual', step: 0, summaryEntryId, ...asked })
+      : await compact(run, around, { reason: 'manual', step: 0, summaryEntryId, tell, ...asked })
     const end = endOf(compacted)
     const returned = await operation.finish(end, [])
+    if (last !== undefined) operation.emit(last)
     return {
       runId,
       ...end,

@@ -31,6 +31,8 @@ function isJson(value: unknown, depth: number): boolean {
   if (typeof value === 'number') return Number.isFinite(value)
   if (typeof value !== 'object' || value === null) return value === null || ['string', 'boolean'].includes(typeof value)
   if (!Array.isArray(value) && !isPlainObject(value)) return false
+  // A property that is undefined is left out, as JSON does; in a list it would become something else.
+  if (Array.isArray(value)) return Array.from(value).every((item) => isJson(item, depth + 1))
   return Object.values(value).every((item) => item === undefined || isJson(item, depth + 1))
 }
 const textPart = v.object({ type: v.literal('text'), text: v.string() })

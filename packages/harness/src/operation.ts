@@ -93,12 +93,14 @@ export class Operation {
   async finish(
     end: { readonly outcome: Outcome; readonly reason?: string },
     left: readonly Parameters<typeof cancelledRecord>[1][],
+    more: readonly Draft[] = [],
   ): Promise<readonly UserMessage[]> {
     this.close()
     const { outcome, reason } = end
     await this.append(
       [
         ...left.map((message) => cancelledRecord(this.lane, message)),
+        ...more,
         record(this.lane, 'operation_finished', {
           runId: this.runId,
           outcome,

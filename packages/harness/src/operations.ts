@@ -46,12 +46,20 @@ export function corrupt(
   return { type: 'corrupt', corruption: { reason, at: { line, seq }, message } }
 }
 
+/** The newest run of a lane; a sub-agent's names the call that it serves. */
+export type LastRun = { readonly runId: string; readonly parent?: RunParent }
+
+/** A call that started a run. */
+export type RunParent = { readonly lane: string; readonly runId: string; readonly toolCallId: string }
+
 /** Every operation of a log: which lanes have one open, and which run of a lane was the last. */
 export type Operations =
   | {
       readonly type: 'operations'
       readonly open: ReadonlyMap<string, OpenOperation>
-      readonly lastRun: ReadonlyMap<string, string>
+      readonly lastRun: ReadonlyMap<string, LastRun>
+      /** Ids of all messages that were ever accepted. */
+      readonly accepted: ReadonlySet<string>
     }
   | { readonly type: 'corrupt'; readonly corruption: Corruption }
 
@@ -75,7 +83,7 @@ export function scanOperations(view: SessionView): Operations {
     string,
     { readonly runId: string; readonly started: RecordLine; readonly records: RecordLine[] }
   >()
-  const lastRun = new Map<string, string>()
+  const lastRun = new Map<string, LastRun>()
   const states = new Map<string, 'open' | 'finished'>()
   const accepted = new Set<string>()
 
@@ -102,7 +110,8 @@ export function scanOperations(view: SessionView): Operations {
       if (current !== undefined) return refuse('second_operation', `run ${quote(current.runId)} is still open`)
       if (states.has(runId)) return refuse('run_started_twice', `run ${quote(runId)} was started before`)
       states.set(runId, 'open')
-      if (isRun(line)) lastRun.set(line.lane, runId)
+      const run = runOf(line, runId)
+      if (run !== undefined) lastRun.set(line.lane, run)
       frames.set(line.lane, { runId, started: line, records: [] })
       continue
     }
@@ -123,12 +132,16 @@ export function scanOperations(view: SessionView): Operations {
       },
     ]),
   )
-  return { type: 'operations', open, lastRun }
+  return { type: 'operations', open, lastRun, accepted }
 }
 
-function isRun(started: RecordLine): boolean {
+/** The run that an operation is; undefined for one of another kind. */
+function runOf(started: RecordLine, runId: string): LastRun | undefined {
   const intent = started['intent']
-  return typeof intent === 'object' && intent !== null && 'kind' in intent && intent.kind === 'run'
+  if (typeof intent !== 'object' || intent === null || !('kind' in intent) || intent.kind !== 'run') return undefined
+  const read = readRecord(started, 'operation_started')
+  const parent = read.ok && 'parent' in read.payload.intent ? read.payload.intent.parent : undefined
+  return { runId, ...(parent !== undefined && { parent }) }
 }
 
 /** Text from a file inside a message: bounded, control characters escaped. */

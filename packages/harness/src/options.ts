@@ -106,6 +106,8 @@ export function limitsOf(options: HarnessOptions): Limits {
   }
 }
 
+const longestTimer = 2 ** 31 - 1
+
 function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) return resolve()
@@ -114,7 +116,8 @@ function sleep(ms: number, signal: AbortSignal): Promise<void> {
       signal.removeEventListener('abort', end)
       resolve()
     }
-    const timer = setTimeout(end, ms)
+    // What a timer cannot hold would fire at once.
+    const timer = setTimeout(end, Math.min(ms, longestTimer))
     signal.addEventListener('abort', end)
   })
 }

@@ -1,5 +1,5 @@
 import type { AssistantMessage, Message, ToolResultMessage, UserMessage } from '@reve/providers/model'
-import type { EntryLine } from '@reve/session-log'
+import type { EntryLine, SessionView } from '@reve/session-log'
 import { HarnessError } from './errors.ts'
 import { callsOf, readMessage, textOf } from './messages.ts'
 import { abortedNote, emptyNote, missingNote } from './notes.ts'
@@ -24,15 +24,20 @@ import { noteResult } from './settle.ts'
  * @throws HarnessError `corrupt_session` for an entry whose message cannot be read.
  */
 export function project(path: readonly EntryLine[], options: { readonly model: string }): readonly Message[] {
+  return paired(messagesOf(path), options.model)
+}
+
+/** Messages of any making as an API takes them: invariants 1, 2, 4, 5 and 6. */
+export function paired(messages: readonly Message[], model: string): readonly Message[] {
   const items: Item[] = []
   const open = new Map<string, Slot[]>()
-  for (const message of messagesOf(path)) {
+  for (const message of messages) {
     switch (message.role) {
       case 'user':
         items.push({ message: withoutEmptyText(message), slots: [] })
         break
       case 'assistant': {
-        const shown = shownAnswer(message, options.model)
+        const shown = shownAnswer(message, model)
         if (shown === undefined) break
         const slots = callsOf(shown).map((call): Slot => ({
           turn: items.length,
@@ -58,6 +63,34 @@ export function project(path: readonly EntryLine[], options: { readonly model: s
     }
   }
   return items.flatMap(({ message, slots }) => [message, ...slots.map(({ result }) => result)])
+}
+
+/**
+ * What a model may see of the path to a leaf, root first: from the first entry that the newest compaction keeps on. It
+ * projects to the same as the whole path, and costs what it returns.
+ */
+export function livePath(view: Pick<SessionView, 'entry'>, leafId: string | null): readonly EntryLine[] {
+  const path: EntryLine[] = []
+  let until: string | null | undefined
+  for (const entry of backwards(view, leafId)) {
+    path.push(entry)
+    if (until === undefined && isCompaction(entry)) {
+      const { firstKeptEntryId } = entry
+      until = typeof firstKeptEntryId === 'string' ? firstKeptEntryId : null
+    }
+    if (until === null || entry.id === until) break
+  }
+  return path.toReversed()
+}
+
+/** The entries from a leaf to the root. */
+function* backwards(view: Pick<SessionView, 'entry'>, leafId: string | null): Generator<EntryLine, void, void> {
+  for (let id = leafId; id !== null;) {
+    const entry = view.entry(id)
+    if (entry === undefined) return
+    yield entry
+    id = entry.parentId
+  }
 }
 
 type Slot = { readonly turn: number; result: ToolResultMessage }
@@ -140,36 +173,39 @@ function shownAnswer(message: AssistantMessage, model: string): AssistantMessage
 
 function withoutEmptyText(message: UserMessage): UserMessage {
   const content = message.content.filter((part) => part.type !== 'text' || part.text !== '')
+  if (content.length === message.content.length && content.length > 0) return message
   return { ...message, content: content.length > 0 ? content : [{ type: 'text', text: emptyNote }] }
 }
 
 function neverEmpty(message: ToolResultMessage): ToolResultMessage {
   const content = message.content.filter((part) => part.type !== 'text' || part.text !== '')
+  if (content.length === message.content.length && content.length > 0) return message
   return { ...message, content: content.length > 0 ? content : [{ type: 'text', text: emptyNote }] }
 }
 
 /**
  * Whether a conversation waits for the model: it ends with something said to it, or with results that it has to see
- * (and not with results that ended the run).
+ * (and not with results that ended the run). A summary is nothing that is said: what it stands for counts.
  */
 export function waitsForModel(path: readonly EntryLine[], options: { readonly model: string }): boolean {
-  // A summary that keeps nothing looks like something said to the model: what counts is what it stands for.
-  const last = project(
-    path.filter((entry) => !isCompaction(entry)),
-    options,
-  ).at(-1)
-  if (last === undefined || last.role === 'assistant') return false
-  return last.role === 'user' || !endsTerminated(path)
+  return waits(path.toReversed(), options.model)
 }
 
-/** Whether all results of the path's last turn ask to end the run. */
-function endsTerminated(path: readonly EntryLine[]): boolean {
-  const answer = path.findLastIndex((entry) => roleOf(entry) === 'assistant')
-  const results = path.slice(answer + 1).filter((entry) => roleOf(entry) === 'toolResult')
-  return results.length > 0 && results.every((entry) => entry['terminate'] === true)
+/** The same for the path to a leaf, of which only the end is looked at. */
+export function leafWaits(view: Pick<SessionView, 'entry'>, leafId: string | null, model: string): boolean {
+  return waits(backwards(view, leafId), model)
 }
 
-function roleOf(entry: EntryLine): Message['role'] | undefined {
-  const read = readMessage(entry)
-  return read.type === 'message' ? read.message.role : undefined
+function waits(fromEnd: Iterable<EntryLine>, model: string): boolean {
+  /** Of the results after the newest answer: whether all of them ask to end the run. */
+  let terminated: boolean | undefined
+  for (const entry of fromEnd) {
+    const [message] = messagesOfEntry(entry)
+    if (message?.role === 'user') return true
+    if (message?.role === 'toolResult') terminated = (terminated ?? true) && entry['terminate'] === true
+    if (message?.role !== 'assistant') continue
+    const shown = shownAnswer(message, model)
+    if (shown !== undefined) return callsOf(shown).length > 0 && terminated !== true
+  }
+  return false
 }

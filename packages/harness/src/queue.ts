@@ -11,22 +11,21 @@ export function allPending(view: SessionView): ReadonlyMap<string, readonly Queu
   return Map.groupBy(readQueues(view).pending, ({ lane }) => lane)
 }
 
+/** What waits and what was cancelled, of every lane; the cancelled ones with the `seq` of that. */
+export type Queues = {
+  readonly pending: readonly (QueuedMessage & { readonly lane: string })[]
+  readonly cancelled: readonly (QueuedMessage & { readonly lane: string; readonly cancelledAt: number })[]
+}
+
 /** {@link allPending} of one lane. */
 export function pendingMessages(view: SessionView, lane: string): readonly QueuedMessage[] {
   return allPending(view).get(lane) ?? []
 }
 
-/** The messages of a lane that were cancelled after the line `seq`. */
-export function cancelledSince(view: SessionView, lane: string, seq: number): readonly QueuedMessage[] {
-  return readQueues(view).cancelled.filter((message) => message.lane === lane && message.cancelledAt > seq)
-}
-
 type OfLane = QueuedMessage & { readonly lane: string }
 
-function readQueues(view: SessionView): {
-  readonly pending: readonly OfLane[]
-  readonly cancelled: readonly (OfLane & { readonly cancelledAt: number })[]
-} {
+/** Reads all queues of a log. */
+export function readQueues(view: SessionView): Queues {
   const pending = new Map<string, OfLane>()
   const cancelled: (OfLane & { readonly cancelledAt: number })[] = []
   // Not a look at every line: of a long conversation only what is asked for is read.

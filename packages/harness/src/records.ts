@@ -15,12 +15,12 @@ const ofRun = { kind: v.literal('run'), queued: v.exactOptional(v.array(id)), pa
 
 /**
  * What an operation was asked to do, with the ids it will produce. A run: a prompt, or the continuation of an earlier
- * run; `queued` names waiting messages that go in front. A compaction: what the summary should mind. A navigation: where
+ * run (null: of a conversation that no run of this log has made); `queued` names waiting messages that go in front. A compaction: what the summary should mind. A navigation: where
  * the lane goes on. Kinds of later versions are kept open: recovery only closes them.
  */
 const intent = v.union([
   v.object({ ...ofRun, prompt: userMessageSchema, promptEntryId: id }),
-  v.object({ ...ofRun, continues: id }),
+  v.object({ ...ofRun, continues: v.nullable(id) }),
   v.object({ kind: v.literal('compaction'), summaryEntryId: id, instructions: v.exactOptional(v.string()) }),
   v.object({ kind: v.literal('navigation'), leafId: v.nullable(id) }),
   v.object({
@@ -97,8 +97,9 @@ export type CompactionReason = v.InferOutput<typeof reason>
 /** When a queued message goes in: between turns, when the run would end, before the next run's prompt. */
 export type Delivery = v.InferOutput<typeof delivery>
 
-/** A record to append. */
+/** A record to append. What recovery could not read again is a defect, and is found before it is written. */
 export function record<T extends RecordType>(lane: string, type: T, payload: RecordPayload<T>): Draft {
+  v.assert(schemas[type], payload)
   return { kind: 'record', lane, type, payload: toJson(payload) }
 }
 

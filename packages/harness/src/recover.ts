@@ -5,10 +5,11 @@ import { type Toolbox } from './calls.ts'
 import type { Environment } from './environment.ts'
 import { HarnessError } from './errors.ts'
 import type { SettledCall } from './events.ts'
-import { waitsForModel } from './project.ts'
+import type { RunParent } from './operations.ts'
+import { leafWaits } from './project.ts'
 import type { Outcome } from './records.ts'
 import { type OperationPlan, type RecoveryStep, reduce } from './reduce.ts'
-import { type Calling, performCall } from './tools.ts'
+import { type Calling, performCall, type Settled } from './tools.ts'
 
 /** What recovery did for one lane. */
 export type RecoveredLane = {
@@ -16,6 +17,8 @@ export type RecoveredLane = {
   readonly runId: string
   /** `run`, `compaction`, `navigation`, or a kind of a later version. */
   readonly operation: string
+  /** The call that it served: it was a sub-agent's. */
+  readonly parent?: RunParent
   /** `aborted`; `completed` for a navigation, and for a compaction whose summary was in place. */
   readonly outcome: Outcome
   readonly reason: 'recovered'
@@ -25,7 +28,7 @@ export type RecoveredLane = {
   readonly replayed: readonly SettledCall[]
   /** Messages that the dead run had accepted and not delivered (steers and follow-ups): they are the caller's again. */
   readonly returned: readonly UserMessage[]
-  /** Whether the conversation waits for the model, so that `continue()` makes sense. */
+  /** Whether the conversation waits for the model, so that `continue({ lane })` makes sense; never for a sub-agent's. */
   readonly canContinue: boolean
 }
 
@@ -38,7 +41,8 @@ export async function recoverLog(
   parts: {
     readonly model: Model
     readonly tools: Toolbox
-    readonly signal: AbortSignal
+    /** Aborted when the replays of that lane should stop. */
+    readonly signalOf: (lane: string) => AbortSignal
     /** Lanes that run in this very process are not dead. */
     readonly isLive: (lane: string) => boolean
     readonly subagent: (lane: string, runId: string) => Calling['subagent']
@@ -54,8 +58,9 @@ export async function recoverLog(
   const dead = plan.operations.filter(({ lane }) => !parts.isLive(lane))
   // The last that began first: a sub-agent's lane is free before the call that runs it is made again.
   for (const closing of dead.toReversed()) {
-    const { lane, runId, operation, outcome, returned } = closing
-    const { tools, signal } = parts
+    const { lane, runId, operation, outcome, returned, parent } = closing
+    const { tools } = parts
+    const signal = parts.signalOf(lane)
     const run: Calling = {
       ...{ lane, runId, environment, tools, signal },
       abortRequested: () => signal.aborted,
@@ -63,8 +68,10 @@ export async function recoverLog(
     }
     const settled = await carryOut(run, closing)
     parts.onClosed(lane)
-    const canContinue = waitsForModel(log.path(log.leaf(lane)), { model: parts.model.id })
-    lanes.push({ lane, runId, operation, outcome, reason: 'recovered', ...settled, returned, canContinue })
+    // A sub-agent is its caller's to start again: it has a system prompt and tools of its own.
+    const canContinue = parent === undefined && leafWaits(log, log.leaf(lane), parts.model.id)
+    const of = parent === undefined ? {} : { parent }
+    lanes.push({ lane, runId, ...of, operation, outcome, reason: 'recovered', ...settled, returned, canContinue })
     if (operation === 'navigation') emitter.emit(lane, runId, { type: 'navigated', leafId: log.leaf(lane) })
     emitter.emit(lane, runId, { type: 'recovered', operation, ...settled, canContinue })
   }
@@ -104,8 +111,10 @@ async function carryOut(
     // Results stand in the order of their calls, so what comes before this one is written before it runs.
     await environment.writer.append(run, waiting)
     waiting = []
-    await replay(run, step)
-    replayed.push(step.call)
+    const settled = await replay(run, step)
+    // An abort may have cut it off: then it is as unknown as before.
+    if (settled?.result.interrupted === true) lost.push(step.call)
+    else replayed.push(step.call)
   }
   await environment.writer.append(run, waiting, 'fsync')
   return { unknown: [...unknown, ...lost], replayed }
@@ -119,8 +128,8 @@ function runnable(step: Replay, tools: Toolbox): boolean {
   return tool !== undefined && argumentCheck(tool)(step.arguments) === undefined
 }
 
-async function replay(run: Calling, step: Replay): Promise<void> {
+async function replay(run: Calling, step: Replay): Promise<Settled | undefined> {
   const { toolName: name, toolCallId: id } = step.call
   const tool = run.tools.get(name)
-  if (tool !== undefined) await performCall(run, tool, { id, name }, step.arguments, step.resultEntryId)
+  return tool && performCall(run, tool, { id, name }, step.arguments, step.resultEntryId)
 }

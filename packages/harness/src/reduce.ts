@@ -2,8 +2,16 @@ import type { JsonObject, UserMessage } from '@reve/providers/model'
 import type { Draft, SessionView } from '@reve/session-log'
 import type { SettledCall } from './events.ts'
 import { lostNote, notStartedNote, truncatedNote } from './notes.ts'
-import { type Corruption, corrupt, type Fault, type OpenOperation, quote, scanOperations } from './operations.ts'
-import { cancelledRecord, cancelledSince, deliveredEntry, pendingMessages } from './queue.ts'
+import {
+  type Corruption,
+  corrupt,
+  type Fault,
+  type OpenOperation,
+  quote,
+  type RunParent,
+  scanOperations,
+} from './operations.ts'
+import { cancelledRecord, deliveredEntry, type Queues, readQueues } from './queue.ts'
 import { leafRecord, type Outcome, record } from './records.ts'
 import { type CallState, callStates, readOperation, type ReadOperation } from './rules.ts'
 import { messageEntry, noteResult } from './settle.ts'
@@ -26,6 +34,8 @@ export type OperationPlan = {
   readonly runId: string
   /** What it was. */
   readonly operation: string
+  /** The call that it served: it was a sub-agent's. */
+  readonly parent?: RunParent
   /** A run is `aborted`; what was nothing but lines of the log comes to its own end. */
   readonly outcome: Outcome
   readonly steps: readonly RecoveryStep[]
@@ -51,9 +61,11 @@ export type Declared = (toolName: string) => 'safe' | 'never' | undefined
 export function reduce(view: SessionView, declared: Declared): RecoveryPlan {
   const scan = scanOperations(view)
   if (scan.type === 'corrupt') return scan
+  if (scan.open.size === 0) return { type: 'plan', operations: [] }
   const operations: OperationPlan[] = []
+  const queues = readQueues(view)
   for (const open of scan.open.values()) {
-    const plan = planOperation(open, view, declared)
+    const plan = planOperation(open, { view, declared, queues, accepted: scan.accepted })
     if ('reason' in plan) return corrupt(plan, view)
     operations.push(plan)
   }
@@ -81,11 +93,25 @@ function takenId(
   return undefined
 }
 
-function planOperation(open: OpenOperation, view: SessionView, declared: Declared): OperationPlan | Fault {
-  const operation = readOperation(open, view)
+function planOperation(
+  open: OpenOperation,
+  {
+    view,
+    declared,
+    queues,
+    accepted,
+  }: {
+    readonly view: SessionView
+    readonly declared: Declared
+    readonly queues: Queues
+    readonly accepted: ReadonlySet<string>
+  },
+): OperationPlan | Fault {
+  const operation = readOperation(open, view, accepted)
   if ('reason' in operation) return operation
   const { lane, runId } = operation
-  const pending = pendingMessages(view, lane)
+  const pending = queues.pending.filter((message) => message.lane === lane)
+  const cancelled = queues.cancelled.filter((message) => message.lane === lane && message.cancelledAt > operation.seq)
   const taken = new Set('queued' in operation.intent ? operation.intent.queued : [])
   const undelivered = pending.filter(({ delivery, entryId }) => delivery !== 'next_run' && !taken.has(entryId))
   const calls = operation.entries.flatMap(({ id, message }) =>
@@ -98,6 +124,7 @@ function planOperation(open: OpenOperation, view: SessionView, declared: Declare
     lane,
     runId,
     operation: operation.intent.kind,
+    ...('parent' in operation.intent && { parent: operation.intent.parent }),
     outcome,
     steps: [
       ...append(navigationLeft(operation, view)),
@@ -116,7 +143,7 @@ function planOperation(open: OpenOperation, view: SessionView, declared: Declare
         : [],
     ),
     // Also what an abort cancelled: whoever should have got it back died with the run.
-    returned: [...cancelledSince(view, lane, operation.seq), ...undelivered].map(({ message }) => message),
+    returned: [...cancelled, ...undelivered].map(({ message }) => message),
   }
 }
 

@@ -1,11 +1,12 @@
 import type { AssistantMessage, Model, ModelFailure, ModelOutcome, ModelRequest, Usage } from '@reve/providers/model'
-import type { Draft } from '@reve/session-log'
+import { type Draft, SessionLogError } from '@reve/session-log'
 import { ask } from './ask.ts'
 import { createDeltaFilter } from './deltas.ts'
 import type { Environment, Owner } from './environment.ts'
 import type { Limits } from './options.ts'
 import { record } from './records.ts'
-import { messageEntry, settledAnswer, usageRecord } from './settle.ts'
+import { estimateMessage, estimateMessages, estimateText } from './estimate.ts'
+import { messageEntry, noUsage, settledAnswer, usageRecord } from './settle.ts'
 
 /** Of the run that asks. */
 export type Asking = Owner & {
@@ -14,7 +15,8 @@ export type Asking = Owner & {
   readonly signal: AbortSignal
   /** Asked for, though its record may still be on the way to the disk. */
   readonly abortRequested: () => boolean
-  readonly spent: (usage: Usage | undefined, cost: number | undefined) => void
+  /** `estimate` is for the budget, where the server told no usage. */
+  readonly spent: (usage: Usage | undefined, cost: number | undefined, estimate?: Usage) => void
   /** Why nothing more may be asked for: the budget is used up. */
   readonly overBudget: () => string | undefined
 }
@@ -38,7 +40,13 @@ export type TurnedDown = { readonly code: string; readonly message: string; read
 
 /** How a wish ended. What failed is in the log by then; an answer and what it used are the caller's to keep. */
 export type Asked =
-  | { readonly type: 'answer'; readonly entryId: string; readonly message: AssistantMessage; readonly usage: Draft }
+  | {
+      readonly type: 'answer'
+      readonly entryId: string
+      readonly message: AssistantMessage
+      readonly usage: Draft
+      readonly attempt: number
+    }
   | {
       readonly type: 'aborted'
       readonly late?: { readonly entryId: string; readonly partial: AssistantMessage; readonly usage: Draft }
@@ -63,8 +71,20 @@ export async function requestAnswer(run: Asking, wish: Pick<Wish, 'step' | 'atte
   const asked = await askUntilAnswered(run, { ...wish, entryId: () => environment.effects.newId('e_') })
   switch (asked.type) {
     case 'answer': {
-      const { entryId, message, usage } = asked
-      await environment.writer.append(run, [messageEntry(lane, entryId, message), usage])
+      const { entryId, message, usage, attempt } = asked
+      try {
+        await environment.writer.append(run, [messageEntry(lane, entryId, message), usage])
+      } catch (error) {
+        if (!(error instanceof SessionLogError)) throw error
+        // A line has a longest length. Nothing of it was written; that it was asked for and paid is.
+        const kept = { code: 'protocol', message: `the answer cannot be kept: ${error.message}` }
+        const { runId } = run
+        await environment.writer.append(run, [
+          record(lane, 'task_failed', { runId, step: wish.step, attempt, error: { ...kept, retryable: false } }),
+          usage,
+        ])
+        return { type: 'failed', reason: 'provider_error', error: kept, attempt }
+      }
       return { type: 'answer', entryId, message }
     }
     case 'aborted': {
@@ -108,11 +128,13 @@ export async function askUntilAnswered(run: Asking, wish: Wish): Promise<Asked> 
     switch (outcome.type) {
       case 'answer': {
         const message = cleaner.assistant(settledAnswer(outcome.message, run.model.id))
-        return { type: 'answer', entryId, message, usage: spend(run, entryId, outcome.message.usage) }
+        const usage = spend(run, entryId, outcome.message.usage, request, message)
+        return { type: 'answer', entryId, message, usage, attempt }
       }
       case 'aborted': {
         const partial = cleaner.assistant(settledAnswer(outcome.partial, run.model.id))
-        return { type: 'aborted', late: { entryId, partial, usage: spend(run, entryId, outcome.partial.usage) } }
+        const usage = spend(run, entryId, outcome.partial.usage, request, partial)
+        return { type: 'aborted', late: { entryId, partial, usage } }
       }
       case 'failed': {
         const { failure, usage } = outcome
@@ -159,10 +181,21 @@ function judged(outcome: ModelOutcome, summary: Wish['summary']): Judged {
 }
 
 /** Counts and tells what a request used; gives the record of it. */
-function spend(run: Asking, entryId: string, usage: Usage | undefined): Draft {
+function spend(
+  run: Asking,
+  entryId: string,
+  usage: Usage | undefined,
+  request?: ModelRequest,
+  answer?: AssistantMessage,
+): Draft {
   const { draft, cost } = usageRecord(run.lane, run.runId, entryId, usage, run.model)
-  run.spent(usage, cost)
+  run.spent(usage, cost, usage === undefined && request !== undefined ? guess(request, answer) : undefined)
   return draft
+}
+
+function guess({ system, messages }: ModelRequest, answer: AssistantMessage | undefined): Usage {
+  const input = estimateText(system) + estimateMessages(messages)
+  return { ...noUsage, input, output: answer === undefined ? 0 : estimateMessage(answer) }
 }
 
 /** The wait before the attempt after this one, in milliseconds. The server's own wish beats ours, and nothing beats the cap. */

@@ -29,12 +29,16 @@ export type ReadOperation = {
   readonly untouched: boolean
 }
 
-type Rule = (operation: ReadOperation, view: SessionView) => Fault | undefined
+type Rule = (operation: ReadOperation, view: SessionView, accepted: ReadonlySet<string>) => Fault | undefined
 
 const fault = (reason: CorruptionReason, seq: number, message: string): Fault => ({ reason, seq, message })
 
 /** Reads an open operation and holds it against the rules; the first that is broken is what comes back. */
-export function readOperation(open: OpenOperation, view: SessionView): ReadOperation | Fault {
+export function readOperation(
+  open: OpenOperation,
+  view: SessionView,
+  accepted: ReadonlySet<string>,
+): ReadOperation | Fault {
   const started = readRecord(open.started, 'operation_started')
   if (!started.ok) return fault('malformed_record', open.started.seq, `operation_started: ${started.problem}`)
   const starts: ToolStart[] = []
@@ -67,7 +71,7 @@ export function readOperation(open: OpenOperation, view: SessionView): ReadOpera
     untouched: open.entries.length === 0,
   }
   for (const rule of rules) {
-    const broken = rule(operation, view)
+    const broken = rule(operation, view, accepted)
     if (broken !== undefined) return broken
   }
   return operation
@@ -128,11 +132,8 @@ const promptStands: Rule = ({ intent, entries, seq }, view) => {
 }
 
 /** A run that takes waiting messages along names messages that were accepted. */
-const queuedWereAccepted: Rule = ({ intent, lane, seq }, view) => {
+const queuedWereAccepted: Rule = ({ intent, seq }, _view, accepted) => {
   if (!('queued' in intent)) return undefined
-  const accepted = new Set(
-    view.records(lane).flatMap((line) => (line.type === 'message_queued' ? [line['entryId']] : [])),
-  )
   const unknown = intent.queued?.find((id) => !accepted.has(id))
   return unknown === undefined
     ? undefined

@@ -8,9 +8,9 @@ import { asUserMessage, callHooks } from './hooks.ts'
 import { type LoopState, noLoop } from './loop-guard.ts'
 import { callsOf, textOf } from './messages.ts'
 import { Operation } from './operation.ts'
-import { project } from './project.ts'
-import { deliveredEntry, type LaneQueue } from './queue.ts'
-import type { Delivery, Outcome } from './records.ts'
+import { livePath, paired, project } from './project.ts'
+import { deliveredEntry, type LaneQueue, type QueuedMessage } from './queue.ts'
+import { type Delivery, leafRecord, type Outcome } from './records.ts'
 import { type Answered, type Asking, requestAnswer } from './request.ts'
 import { messageEntry } from './settle.ts'
 import { createTally, type Tally } from './tally.ts'
@@ -36,7 +36,7 @@ export type RunResult = {
   /** US dollars; absent without a price. */
   readonly cost?: number
   readonly error?: { readonly code: string; readonly message: string }
-  /** Messages that were accepted and not delivered: they are the caller's again. */
+  /** Messages that were accepted and not delivered: they are the caller's again. Those that `abort()` gave back are among them. */
   readonly returned: readonly UserMessage[]
 }
 
@@ -45,9 +45,12 @@ export type Start = { readonly from?: string | null } & (
   | { readonly type: 'prompt'; readonly message: UserMessage }
   | {
       readonly type: 'continue'
-      readonly continues: string
+      /** Null: no run of this log has made the conversation. */
+      readonly continues: string | null
       /** Attempts at the answer that it waits for, made by runs that died of it. */
       readonly attemptsMade: number
+      /** The runs before it died in their summaries as often as may be: this one goes on without. */
+      readonly withoutSummary: boolean
     }
 )
 
@@ -87,6 +90,8 @@ export class Run {
   #thresholdFailed = false
   /** The server said so, and a summary was made: once for each thing that was said to the run. */
   #overflowed = false
+  #source: string | null = null
+  #queued: readonly QueuedMessage[] = []
 
   constructor(parts: {
     readonly environment: Environment
@@ -115,6 +120,7 @@ export class Run {
   /** Runs to the end. Rejects only when the log fails or on a defect: the operation then stays open for recovery. */
   async execute(start: Start, systemPrompt: () => Promise<string>): Promise<RunResult> {
     await this.#begin(start)
+    this.#thresholdFailed = start.type === 'continue' && start.withoutSummary
     const { cleaner, limits, effects } = this.#environment
     // Read once: the requests of a run have one prefix.
     const made = await withGrace(tried(systemPrompt), this.operation.signal, limits.abortGraceMs, effects.sleep)
@@ -143,6 +149,8 @@ export class Run {
     const queued = this.#queue.take('next_run', 'follow_up', 'steer')
     const promptEntryId = effects.newId('e_')
     const sourceLeafId = start.from === undefined ? log.leaf(operation.lane) : start.from
+    this.#source = sourceLeafId
+    this.#queued = queued
     const parent = this.#parent
     const entries = [
       ...queued.map((message) => deliveredEntry(operation.lane, message)),
@@ -279,7 +287,7 @@ export class Run {
   /** What the model sees, after the hooks. */
   async #context(run: Running & Asking): ReturnType<typeof transformed> {
     const { log } = this.#environment
-    return transformed(run, project(log.path(log.leaf(run.lane)), { model: this.#model.id }))
+    return transformed(run, project(livePath(log, log.leaf(run.lane)), { model: this.#model.id }))
   }
 
   #calling(): Running & Asking {
@@ -290,15 +298,28 @@ export class Run {
       tools: this.#tools,
       abortRequested: () => operation.aborting,
       drop: () => operation.drop(),
-      spent: (usage, cost) => this.tally.own(usage, cost),
-      overBudget: () => this.tally.overBudget(),
+      spent: (usage, cost, estimate) => this.tally.own(usage, cost, estimate),
+      overBudget: () => this.#unpriced() ?? this.tally.overBudget(),
       subagent: (...call) => this.#subagent(this, ...call),
     }
   }
 
   #hooked() {
     const { lane, runId, signal } = this.operation
-    return { lane, runId, signal, environment: this.#environment }
+    return { lane, runId, signal, environment: this.#environment, parent: this.#caller() }
+  }
+
+  #caller(): { readonly lane: string; readonly runId: string; readonly toolCallId: string } | undefined {
+    const parent = this.#parent
+    return parent && { lane: parent.lane, runId: parent.runId, toolCallId: parent.toolCallId }
+  }
+
+  /** A budget in money bounds nothing where nobody knows what a request costs. */
+  #unpriced(): string | undefined {
+    const { budget } = this.#environment
+    if (this.#model.price !== undefined || (budget?.run?.usd === undefined && budget?.day?.usd === undefined))
+      return undefined
+    return `the budget is in US dollars, and no price of ${this.#model.id} is known: give it one, or bound tokens`
   }
 
   async #afterAnswer(message: AssistantMessage, terminate: boolean): Promise<End | undefined> {
@@ -329,7 +350,7 @@ export class Run {
     const { log, cleaner } = this.#environment
     let followUp: UserMessage | undefined
     const { lane } = this.operation
-    const input = { text: this.#text, messages: project(log.path(log.leaf(lane)), { model: this.#model.id }) }
+    const input = { text: this.#text, messages: project(livePath(log, log.leaf(lane)), { model: this.#model.id }) }
     await callHooks(this.#hooked(), 'beforeRunEnd', input, (answer, before) => {
       if (answer.type === 'said') followUp = cleaner.user(asUserMessage(answer.output.followUp))
       return before
@@ -348,8 +369,13 @@ export class Run {
   async #finish(end: End): Promise<RunResult> {
     const { operation } = this
     operation.close()
-    const returned = await operation.finish(end, this.#queue.take('steer', 'follow_up'))
     const { outcome, reason } = end
+    // What was rejected is not said: the lane goes on from where it was, and the messages that came along are given back.
+    const rejected = outcome === 'rejected'
+    const back = rejected ? [leafRecord(operation.lane, this.#source)] : []
+    const left = await operation.finish(end, this.#queue.take('steer', 'follow_up'), back)
+    const returned = [...(rejected ? this.#queued.map(({ message }) => message) : []), ...left]
+    if (rejected) operation.emit({ type: 'navigated', leafId: this.#source })
     const text = this.#text
     operation.emit({ type: 'run_finished', outcome, ...(reason !== undefined && { reason }), text })
     return { runId: operation.runId, ...end, text, turns: this.#turns, ...this.tally.total(), returned }
@@ -359,7 +385,11 @@ export class Run {
     const parent = this.#parent
     this.operation.emit({
       type: 'run_started',
-      ...(start.type === 'prompt' ? { prompt: start.message } : { continues: start.continues }),
+      ...(start.type === 'prompt'
+        ? { prompt: start.message }
+        : start.continues === null
+          ? {}
+          : { continues: start.continues }),
       ...(parent !== undefined && {
         parent: { lane: parent.lane, runId: parent.runId, toolCallId: parent.toolCallId },
       }),
@@ -367,11 +397,17 @@ export class Run {
   }
 }
 
-async function transformed(run: Calling, messages: ReturnType<typeof project>): Promise<ReturnType<typeof project>> {
+async function transformed(
+  run: Running & Asking,
+  messages: ReturnType<typeof project>,
+): Promise<ReturnType<typeof project>> {
   let now = messages
   await callHooks(run, 'transformContext', { messages }, (answer, before) => {
     if (answer.type !== 'said') return before
-    now = answer.output.messages.map((message) => run.environment.cleaner.message(message))
+    now = paired(
+      answer.output.messages.map((message) => run.environment.cleaner.message(message)),
+      run.model.id,
+    )
     return { messages: now }
   })
   return now

@@ -230,9 +230,10 @@ export async function performCall(
   call: Call,
   args: JsonObject,
   resultEntryId: string,
-): Promise<void> {
-  const settled = await execute(run, tool, call, args, resultEntryId)
-  emitFinished(run, call, await keepResult(run, resultEntryId, settled))
+): Promise<Settled> {
+  const settled = await keepResult(run, resultEntryId, await execute(run, tool, call, args, resultEntryId))
+  emitFinished(run, call, settled)
+  return settled
 }
 
 function emitFinished({ environment, lane, runId }: Calling, call: Call, { result }: Settled): void {
@@ -262,6 +263,7 @@ async function execute(
     resultEntryId: idempotencyKey,
   })
   const over = new AbortController()
+  const served: Promise<unknown>[] = []
   const serve = run.subagent({
     id: call.id,
     resultEntryId: idempotencyKey,
@@ -276,7 +278,9 @@ async function execute(
     subagent: async (...args: Parameters<ToolContext['subagent']>) => {
       if (over.signal.aborted)
         throw new HarnessError('closed', `the call of "${call.name}" is over: it starts no more runs`)
-      return serve(...args)
+      const run = serve(...args)
+      served.push(run)
+      return run
     },
     progress: (text: string): void => {
       if (!over.signal.aborted)
@@ -290,6 +294,8 @@ async function execute(
     effects.sleep,
   )
   over.abort()
+  // A run of a sub-agent that is cut off keeps its promises first; it is bounded by grace times of its own.
+  await Promise.allSettled(served)
   if (ended.type === 'left') return failure(call, hungNote(call.name, limits.abortGraceMs), true)
   if (ended.value.type === 'output') return afterTool(run, call, args, settleOutput(run, call, ended.value.output))
   const message = cleaner.text(messageOf(ended.value.error))

@@ -267,13 +267,18 @@ describe('by hand', () => {
   })
 })
 
+/** Resolves when a compaction has begun in the log too. */
+async function recorded(log: SessionLog): Promise<void> {
+  while (recordsOf(log, 'compaction_started').length === 0) await drift(3)
+}
+
 /** Resolves at the next event of that type. */
-const happening = (harness: Harness, type: HarnessEvent['type']): Promise<void> =>
+const happening = (harness: Harness, type: HarnessEvent['type'], log?: SessionLog): Promise<void> =>
   new Promise((resolve) => {
     const stop = harness.subscribe((event) => {
       if (event.type !== type) return
       stop()
-      resolve()
+      resolve(log === undefined ? undefined : recorded(log))
     })
   })
 
@@ -421,7 +426,7 @@ describe('abort', () => {
     })
     await harness.prompt('First')
     const before = harness.messages()
-    const begun = happening(harness, 'compaction_started')
+    const begun = happening(harness, 'compaction_started', log)
     const compacting = harness.compact()
     await begun
     await harness.steer('left')
@@ -453,7 +458,8 @@ describe('abort', () => {
 
   test('against its settling, at each instant: either the summary stands and is finished, or nothing has changed', async () => {
     const outcomes = new Set<string>()
-    for (let turns = 0; turns < 300; turns += 5) {
+    // The steps are small where the two are close together, and go on until both orders were seen.
+    for (let turns = 0; turns < 300 || (outcomes.size < 2 && turns < 50_000); turns += turns < 300 ? 5 : 500) {
       const { harness, log } = await summarising([{ text: 'One.' }])
       await harness.prompt('First')
       const before = harness.messages()
@@ -483,7 +489,7 @@ describe('abort', () => {
       tools: [abortingTool],
       wrap: waitingForSummary(new Promise(() => undefined)),
     })
-    const begun = happening(harness, 'compaction_started')
+    const begun = happening(harness, 'compaction_started', log)
     const running = harness.prompt('Go')
     await begun
     await harness.abort()

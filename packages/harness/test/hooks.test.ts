@@ -108,12 +108,16 @@ describe('beforeRun', () => {
     })
     expect(asked).toEqual([])
     expect(requests).toEqual([])
-    expect(trace(log)).toEqual(['operation_started', 'user', 'operation_finished'])
+    expect(trace(log)).toEqual(['operation_started', 'user', 'lane_leaf_set', 'operation_finished'])
     expect(recordsOf(log, 'operation_finished')[0]).toMatchObject({ outcome: 'rejected', reason: 'before_run' })
     expect(events.at(-1)).toMatchObject({ type: 'run_finished', outcome: 'rejected' })
+    // It stands in the log, and is not said to the model by a later run either.
+    expect(harness.messages()).toEqual([])
+    await expect(harness.continue()).rejects.toMatchObject({ code: 'nothing_to_continue' })
     rejects = false
-    expect(await harness.continue()).toMatchObject({ outcome: 'completed', text: 'ok' })
-    expect(harness.messages().map(said)).toEqual(['Hi', 'of a run that does not happen', 'ok'])
+    expect(await harness.prompt('Hello')).toMatchObject({ outcome: 'completed', text: 'ok' })
+    expect(harness.messages().map(said)).toEqual(['Hello', 'of a run that does not happen', 'ok'])
+    expect(JSON.stringify(requests)).not.toContain('Hi')
     expect(await rig(await reopen(log)).harness.recover()).toEqual({ lanes: [] })
   })
 

@@ -518,7 +518,13 @@ describe('a crash', () => {
     const report = await harness.recover()
     const lane = again.lanes()[1] ?? ''
     expect(report.lanes).toMatchObject([
-      { lane, outcome: 'aborted', unknown: [{ toolName: 'echo' }], canContinue: true },
+      {
+        lane,
+        parent: { lane: 'main', toolCallId: 'call_1_1' },
+        outcome: 'aborted',
+        unknown: [{ toolName: 'echo' }],
+        canContinue: false,
+      },
       { lane: 'main', outcome: 'aborted', unknown: [{ toolName: 'ask' }], canContinue: true },
     ])
     expect(events.map((event) => `${event.type} ${event.lane}`)).toEqual([
@@ -530,6 +536,8 @@ describe('a crash', () => {
     for (const name of [lane, 'main']) {
       expect(harness.messages(name).at(-1)).toMatchObject({ role: 'toolResult', interrupted: true })
     }
+    // Under the main agent's prompt and tools it would be another agent.
+    await expect(harness.continue({ lane })).rejects.toMatchObject({ code: 'nothing_to_continue' })
     expect(await harness.continue()).toMatchObject({ outcome: 'completed', text: 'Done.' })
     await harness.close()
   })

@@ -19,6 +19,13 @@ export type { Durability, Repair, SessionLog } from './log.ts'
 export { NAME_FACT, nameDraft, restateName, sessionName } from './names.ts'
 export { salvageSession, type SalvageReport } from './salvage.ts'
 export type { Tail } from './scan.ts'
-export { createSession, type CreateOptions, openSession, type OpenOptions, readSession } from './session.ts'
+export {
+  createSession,
+  type CreateOptions,
+  type NewSession,
+  openSession,
+  type OpenOptions,
+  readSession,
+} from './session.ts'
 export { verifySession, type VerifyProblem, type VerifyReport } from './verify.ts'
 export type { SessionView } from './view.ts'

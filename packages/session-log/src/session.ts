@@ -24,17 +24,22 @@ export type OpenOptions = {
   readonly newId?: (prefix: string) => string
   /** The port to the file, for tests that break it; default the real file. */
   readonly openFile?: OpenFile
+  /** Makes the session where there is no file yet. */
+  readonly create?: NewSession
 }
 
-/** Options of {@link createSession}. */
-export type CreateOptions = OpenOptions & {
-  /** What the header says the session's working folder is; any text. */
+/** What the header of a new session says. */
+export type NewSession = {
+  /** What the session's working folder is; any text. */
   readonly cwd: string
   /** Default: made by `newId`. */
   readonly id?: string
   /** More keys for the header. */
   readonly extra?: JsonObject
 }
+
+/** Options of {@link createSession}. */
+export type CreateOptions = Omit<OpenOptions, 'create'> & NewSession
 
 /**
  * Makes a new session file (0600, its header on disk before this resolves) and opens it for writing. The folder must exist.
@@ -75,6 +80,23 @@ export async function createSession(file: string, options: CreateOptions): Promi
  * `corrupt` (with `line`), `locked` (with `pid`), `io`.
  */
 export async function openSession(file: string, options: OpenOptions = {}): Promise<SessionLog> {
+  const { create, ...rest } = options
+  try {
+    return await openExisting(file, rest)
+  } catch (error) {
+    const isMissing = error instanceof SessionLogError && error.code === 'not_found'
+    if (!isMissing || create === undefined) throw error
+  }
+  try {
+    return await createSession(file, { ...rest, ...create })
+  } catch (error) {
+    // Somebody else was faster.
+    if (!(error instanceof SessionLogError) || error.code !== 'exists') throw error
+    return openExisting(file, rest)
+  }
+}
+
+async function openExisting(file: string, options: OpenOptions): Promise<SessionLog> {
   const tools = toolsOf(options)
   try {
     const real = await realpath(file)
