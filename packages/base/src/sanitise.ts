@@ -41,3 +41,18 @@ export function redactSecrets(text: string, secrets: readonly string[]): string 
     .toSorted((a, b) => b.length - a.length)
     .reduce((result, secret) => result.replaceAll(secret, redacted), text)
 }
+
+/** How many characters at the end of `text` a known secret may begin with that is not whole yet; 0 when there are none. */
+export function unfinishedSecret(text: string, secrets: readonly string[]): number {
+  let longest = 0
+  for (const secret of secrets) {
+    if (secret.length < shortestSecret) continue
+    const first = secret.charAt(0)
+    let at = text.indexOf(first, Math.max(text.length - secret.length + 1, 0))
+    while (at >= 0 && text.length - at > longest) {
+      if (secret.startsWith(text.slice(at))) longest = text.length - at
+      at = text.indexOf(first, at + 1)
+    }
+  }
+  return longest
+}

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { redactSecrets, sanitiseLine, sanitiseTerminal } from '../src/index.ts'
+import { redactSecrets, sanitiseLine, sanitiseTerminal, unfinishedSecret } from '../src/index.ts'
 
 describe('sanitiseTerminal', () => {
   test.each([
@@ -63,4 +63,14 @@ test('secrets are taken out, the longest first', () => {
     'key=[redacted] and [redacted]',
   )
   expect(redactSecrets('a short one stays', ['a', ''])).toBe('a short one stays')
+})
+
+test('the end of a text may be the beginning of a secret, white space or not', () => {
+  const secrets = ['two words', 'two-words-more', 'tiny']
+  expect(unfinishedSecret('these are two w', secrets)).toBe(5)
+  expect(unfinishedSecret('ttt', secrets)).toBe(1)
+  expect(unfinishedSecret('two words', secrets)).toBe(0)
+  expect(unfinishedSecret('two-words', ['two-words', ...secrets])).toBe(9)
+  expect(unfinishedSecret('tin', ['tiny'])).toBe(0)
+  expect(unfinishedSecret('', secrets)).toBe(0)
 })

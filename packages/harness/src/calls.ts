@@ -1,4 +1,5 @@
-import { didYouMean } from '@reve/base'
+import { dereference } from '@cfworker/json-schema'
+import { didYouMean, messageOf } from '@reve/base'
 import type { JsonObject, StopReason, ToolCallPart } from '@reve/providers/model'
 import { argumentCheck } from './arguments.ts'
 import { coerceArguments } from './coerce.ts'
@@ -9,21 +10,72 @@ import type { Tool } from './tool.ts'
 /** The tools of a run, by name. */
 export type Toolbox = ReadonlyMap<string, Tool>
 
-/** Puts tools in a box. Throws HarnessError `invalid_tools` for a name that is missing or there twice. */
+/** What every API may be given as a name; most take less. */
+const callable = /^[^\s\p{C}]{1,128}$/u
+
+/**
+ * Puts tools in a box. Throws HarnessError `invalid_tools` for a name that is missing, there twice or that no API takes,
+ * for a tool that does not say whether it may be run again, and for parameters that are no schema.
+ */
 export function toolboxOf(tools: readonly Tool[]): Toolbox {
   const box = new Map<string, Tool>()
   for (const tool of tools) {
-    if (tool.name === '') throw new HarnessError('invalid_tools', 'a tool has no name')
-    const { replay }: { readonly replay: unknown } = tool
+    const { name, replay, parameters }: { readonly [key in 'name' | 'replay' | 'parameters']: unknown } = tool
+    if (typeof name !== 'string' || name === '') {
+      throw new HarnessError('invalid_tools', 'a tool has no name', { hint: 'give it one: letters, digits, _ and -' })
+    }
+    if (!callable.test(name)) {
+      throw new HarnessError(
+        'invalid_tools',
+        `no API takes the name of the tool ${JSON.stringify(name.slice(0, 150))}`,
+        {
+          hint: 'name it with 1 to 128 characters, none of them a space or a control character',
+        },
+      )
+    }
     if (replay !== 'safe' && replay !== 'never') {
       throw new HarnessError('invalid_tools', `the tool "${tool.name}" does not say whether it may be run again`, {
         hint: 'give it replay: "safe" when it only reads, else "never"',
       })
     }
     if (box.has(tool.name)) throw new HarnessError('invalid_tools', `two tools are named "${tool.name}"`)
+    const problem = schemaProblem(parameters)
+    if (problem !== undefined) {
+      throw new HarnessError(
+        'invalid_tools',
+        `the parameters of the tool "${tool.name}" are no JSON Schema: ${problem}`,
+        {
+          hint: 'give it a schema of type "object"; {} takes anything',
+        },
+      )
+    }
     box.set(tool.name, tool)
   }
   return box
+}
+
+/** Schemas without a problem: looked at once, however many runs use them. */
+const sound = new WeakSet<object>()
+
+/** What of a schema shows to be broken before it checks anything; undefined when nothing does. */
+function schemaProblem(parameters: unknown): string | undefined {
+  if (typeof parameters !== 'object' || parameters === null || Array.isArray(parameters)) return 'not an object'
+  if (sound.has(parameters)) return undefined
+  try {
+    // A copy as it is sent: looking leaves marks.
+    const schemas = dereference(JSON.parse(JSON.stringify(parameters)))
+    for (const schema of Object.values(schemas)) {
+      if (typeof schema === 'boolean') continue
+      const { pattern, patternProperties, __absolute_ref__: ref } = schema
+      if (pattern !== undefined) RegExp(pattern, 'u')
+      for (const key of Object.keys(patternProperties ?? {})) RegExp(key, 'u')
+      if (ref !== undefined && schemas[ref] === undefined) return `nothing is at ${JSON.stringify(schema.$ref)}`
+    }
+  } catch (error) {
+    return messageOf(error).slice(0, 300)
+  }
+  sound.add(parameters)
+  return undefined
 }
 
 /** Whether a call may run, and what the model is told if not. */

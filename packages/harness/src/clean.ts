@@ -11,10 +11,18 @@ import type {
 } from '@reve/providers/model'
 
 /** Replaces known secret values in a text. */
-export type Redact = (text: string) => string
+export type Redact = {
+  (text: string): string
+  /**
+   * How many characters at the end of `text` may be the beginning of a secret: the longest end of it that a secret begins
+   * with, 0 when there is none. A stream holds back these and no more. Without it a stream holds back its last word and
+   * what stands between `-----BEGIN` and `-----END` lines; other secrets with white space in them would show in part.
+   */
+  readonly unfinished?: (text: string) => number
+}
 
 /** A copy of `value` with every string in it, keys too, given through `change`. */
-function mapStrings(value: unknown, change: Redact): unknown {
+function mapStrings(value: unknown, change: (text: string) => string): unknown {
   if (typeof value === 'string') return change(value)
   if (Array.isArray(value)) return value.map((item) => mapStrings(item, change))
   if (typeof value !== 'object' || value === null) return value
@@ -30,9 +38,12 @@ export function wellFormed<T>(value: T): T {
 /** What every text passes before it is appended or emitted: well-formed, and without the secrets that are known. */
 export type Cleaner = {
   text(text: string): string
+  /** See {@link Redact}; undefined when the redaction does not tell. */
+  unfinished(text: string): number | undefined
   json<T extends Json>(value: T): T
   user(message: UserMessage): UserMessage
   assistant(message: AssistantMessage): AssistantMessage
+  /** A secret that is split over adjacent text parts is found too: these become one. */
   content(content: readonly (TextPart | ImagePart)[]): readonly (TextPart | ImagePart)[]
   message(message: Message): Message
 }
@@ -42,8 +53,16 @@ export function createCleaner(redact: Redact = (text) => text): Cleaner {
   // A redaction cuts text: repair after it as well as before.
   const text = (raw: string): string => redact(raw.toWellFormed()).toWellFormed()
   const json = <T extends Json>(value: T): T => mapStrings(value, text) as T
-  const content = (parts: readonly (TextPart | ImagePart)[]) =>
-    parts.map((part) => (part.type === 'text' ? { ...part, text: text(part.text) } : part))
+  const unfinished = (raw: string): number | undefined => redact.unfinished?.(raw)
+
+  const content = (parts: readonly (TextPart | ImagePart)[]): readonly (TextPart | ImagePart)[] =>
+    textRuns(parts).flatMap((run): readonly (TextPart | ImagePart)[] => {
+      if (run.type === 'image') return [run.part]
+      const apart = run.texts.map((one) => text(one))
+      const joined = text(run.texts.join(''))
+      // Parts stay what they are, unless only their joint shows what has to go.
+      return (joined === apart.join('') ? apart : [joined]).map((one) => ({ type: 'text', text: one }))
+    })
 
   function part(part: TextPart | ReasoningPart | ToolCallPart): TextPart | ReasoningPart | ToolCallPart {
     switch (part.type) {
@@ -89,5 +108,21 @@ export function createCleaner(redact: Redact = (text) => text): Cleaner {
     }
   }
 
-  return { text, json, user, assistant, content, message }
+  return { text, unfinished, json, user, assistant, content, message }
+}
+
+type TextRun =
+  | { readonly type: 'text'; readonly texts: string[] }
+  | { readonly type: 'image'; readonly part: ImagePart }
+
+/** Texts that stand next to each other, together. */
+function textRuns(parts: readonly (TextPart | ImagePart)[]): readonly TextRun[] {
+  const runs: TextRun[] = []
+  for (const part of parts) {
+    const last = runs.at(-1)
+    if (part.type === 'image') runs.push({ type: 'image', part })
+    else if (last?.type === 'text') last.texts.push(part.text)
+    else runs.push({ type: 'text', texts: [part.text] })
+  }
+  return runs
 }

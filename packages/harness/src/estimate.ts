@@ -100,7 +100,20 @@ export function estimateMessage(message: Message): number {
   return messageTokens + message.content.reduce((sum, part) => sum + estimatePart(part), 0)
 }
 
-function estimatePart(part: Message['content'][number]): number {
+type Part = Message['content'][number]
+
+// Parts do not change, and a projection passes them on as they are: each is estimated once, however many turns follow.
+const known = new WeakMap<Part, number>()
+
+function estimatePart(part: Part): number {
+  const before = known.get(part)
+  if (before !== undefined) return before
+  const tokens = countPart(part)
+  known.set(part, tokens)
+  return tokens
+}
+
+function countPart(part: Part): number {
   switch (part.type) {
     case 'text':
       return estimateText(part.text)

@@ -2,10 +2,13 @@ import { createIdSource } from '@reve/base'
 import type { Model, Thinking } from '@reve/providers/model'
 import type { SessionLog } from '@reve/session-log'
 import { randomBytes } from 'node:crypto'
+import * as v from 'valibot'
 import type { Redact } from './clean.ts'
+import { HarnessError } from './errors.ts'
 import type { Hooks } from './hooks.ts'
 import type { Budget } from './ledger.ts'
 import type { LoopLimits } from './loop-guard.ts'
+import { defaultImageChars } from './settle.ts'
 import type { Tool } from './tool.ts'
 
 /** The world outside of log, model and tools, so that a test can stand in for it. */
@@ -30,6 +33,8 @@ export type Limits = {
   readonly abortGraceMs: number
   /** Characters of text that one tool result may keep in the log; default 100 000. The middle is left out, and said so. */
   readonly toolResultChars: number
+  /** Characters of base64 that the images of one tool result may have together; default 5 000 000. An image beyond becomes a note. */
+  readonly toolResultImageChars: number
   /** Tools of one answer that may run at once when all of them are `safe`; default 8, 1 for one after the other. */
   readonly parallelTools: number
   /** The same calls with the same results, turn after turn: after `nudgeAfter` (3) of them the model is told so, after `stopAfter` (6) the run ends `failed`, reason `loop`. 0: never. */
@@ -92,12 +97,62 @@ export function effectsOf(options: HarnessOptions): Effects {
   }
 }
 
-/** The limits, with defaults. */
+const fromZero = (what: string) => v.exactOptional(v.custom<number>((n) => Number.isFinite(n) && Number(n) >= 0, what))
+const wholeFrom = (least: number) =>
+  v.exactOptional(
+    v.custom<number>((n) => Number.isSafeInteger(n) && Number(n) >= least, `a whole number from ${least} on`),
+  )
+const ms = fromZero('milliseconds, a finite number from 0 on')
+const amount = fromZero('a finite number from 0 on')
+const budgetLimit = v.exactOptional(v.object({ tokens: amount, usd: amount }, 'an object'))
+const queueMode = v.exactOptional(v.picklist(['all', 'one_at_a_time'], '"all" or "one_at_a_time"'))
+
+/** The options that are numbers, and the modes: what else there is shows at its first use. */
+const checkedOptions = v.object({
+  limits: v.exactOptional(
+    v.object(
+      {
+        maxTurns: wholeFrom(1),
+        retries: v.exactOptional(v.object({ attempts: wholeFrom(1), baseMs: ms, capMs: ms }, 'an object')),
+        abortGraceMs: ms,
+        toolResultChars: wholeFrom(1),
+        toolResultImageChars: wholeFrom(0),
+        parallelTools: wholeFrom(1),
+        loop: v.exactOptional(v.object({ nudgeAfter: wholeFrom(0), stopAfter: wholeFrom(0) }, 'an object')),
+        subagentDepth: wholeFrom(0),
+      },
+      'an object',
+    ),
+  ),
+  compaction: v.exactOptional(
+    v.object(
+      { auto: v.exactOptional(v.boolean('true or false')), reserveTokens: amount, keepRecentTokens: amount },
+      'an object',
+    ),
+  ),
+  queue: v.exactOptional(v.object({ steer: queueMode, followUp: queueMode }, 'an object')),
+  budget: v.exactOptional(v.object({ run: budgetLimit, day: budgetLimit }, 'an object')),
+})
+
+/** Throws HarnessError `invalid_options` for a number that cannot be meant, or a mode that there is not. */
+export function checkOptions(options: HarnessOptions): void {
+  const read = v.safeParse(checkedOptions, options, { abortEarly: true })
+  if (read.success) return
+  const issue = read.issues[0]
+  const name = v.getDotPath(issue) ?? 'options'
+  throw new HarnessError('invalid_options', `the option ${name} is ${issue.received.slice(0, 100)}`, {
+    hint: `give it ${issue.message}, or leave it out`,
+  })
+}
+
+/** The limits, with defaults. Throws as {@link checkOptions}. */
 export function limitsOf(options: HarnessOptions): Limits {
+  checkOptions(options)
   return {
     maxTurns: 100,
     abortGraceMs: 5000,
     toolResultChars: 100_000,
+    toolResultImageChars: defaultImageChars,
     parallelTools: 8,
     subagentDepth: 3,
     ...options.limits,

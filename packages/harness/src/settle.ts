@@ -85,18 +85,59 @@ export function noteResult(
   }
 }
 
-/** Bounds the text of a result: beginning and end stay, the middle is counted. Cuts between code points. */
+/** Base64 characters of images that one tool result may keep, unless the limits say otherwise. */
+export const defaultImageChars = 5_000_000
+
+/** What each part after the first counts more than its characters: many small parts are large too. */
+const partChars = 30
+const longestMimeType = 100
+
+/**
+ * Bounds a result. Of its text beginning and end stay and the middle is counted; once there is no room left, one note
+ * counts the rest. An image beyond `imageLimit` (characters of base64, all images together) becomes a note. Each part
+ * after the first counts 30 characters more. Cuts between code points.
+ */
 export function boundContent(
   content: readonly (TextPart | ImagePart)[],
   limit: number,
+  imageLimit: number = defaultImageChars,
 ): readonly (TextPart | ImagePart)[] {
+  const kept: (TextPart | ImagePart)[] = []
   let left = limit
-  return content.map((part) => {
-    if (part.type !== 'text') return part
-    const text = boundText(part.text, Math.max(left, 0))
-    left -= part.text.length
-    return text === part.text ? part : { ...part, text }
+  let imagesLeft = imageLimit
+  let noteAt = 0
+  const dropped = { parts: 0, characters: 0 }
+  for (const part of content) {
+    const frame = kept.length === 0 ? 0 : partChars
+    if (part.type === 'image') {
+      const cost = part.data.length + frame
+      if (cost <= imagesLeft && part.mimeType.length <= longestMimeType) {
+        imagesLeft -= cost
+        kept.push(part)
+        continue
+      }
+    }
+    const text = part.type === 'text' ? part.text : leftOut(part)
+    if (left <= 0 || (frame > 0 && left <= frame)) {
+      if (dropped.parts === 0) noteAt = kept.length
+      dropped.parts += 1
+      dropped.characters += part.type === 'text' ? text.length : part.data.length
+      continue
+    }
+    left -= frame
+    kept.push({ type: 'text', text: part.type === 'text' ? boundText(text, left) : text })
+    left -= text.length
+  }
+  if (dropped.characters === 0) return kept
+  const parts = dropped.parts === 1 ? '1 more part' : `${dropped.parts} more parts`
+  return kept.toSpliced(noteAt, 0, {
+    type: 'text',
+    text: `[… ${parts} left out: ${dropped.characters} characters …]`,
   })
+}
+
+function leftOut({ mimeType, data }: ImagePart): string {
+  return `[image ${mimeType.slice(0, longestMimeType).toWellFormed()} left out: ${data.length} characters]`
 }
 
 function boundText(text: string, limit: number): string {

@@ -120,4 +120,88 @@ describe('a stream of deltas', () => {
     const filter = createDeltaFilter(createCleaner(redact), true)
     expect(filter.push('一'.repeat(1000)).length).toBe(1000 - 128)
   })
+
+  const key = `-----BEGIN PRIVATE KEY-----\n${'MIIEvQIBADANBgkqhkiG9w0 BAQEFAASC\n'.repeat(40)}-----END PRIVATE KEY-----`
+  const ending = [key, `${key}\n`, `${key}\n\n`, `${key}\n${key}\n`]
+
+  test.each(ending)('a key of several lines is never shown in part (%#)', (secretKey) => {
+    const filter = createDeltaFilter(
+      createCleaner((text) => text.replaceAll(secretKey, '[redacted]')),
+      true,
+    )
+    const text = `It is:\n${secretKey}Keep it well, and so on.`
+    const shown = (text.match(/[^]{1,7}/g) ?? []).map((delta) => filter.push(delta))
+    expect([...shown, filter.flush()].join('')).toBe('It is:\n[redacted]Keep it well, and so on.')
+    // And it streams on, before and after.
+    expect(shown.slice(0, 4).join('')).toContain('It is:')
+    expect(shown.join('')).toContain('Keep it well')
+  })
+
+  test('a text that only mentions a key streams on after a while', () => {
+    const filter = createDeltaFilter(createCleaner(redact), true)
+    filter.push('A key begins with -----BEGIN and so on. ')
+    expect(filter.push('word '.repeat(4000)).length).toBeGreaterThan(16_384)
+  })
+
+  test('and does not give away a key that comes meanwhile', () => {
+    const filter = createDeltaFilter(
+      createCleaner((text) => text.replaceAll(key, '[redacted]')),
+      true,
+    )
+    const text = `A key begins with -----BEGIN and so on. ${'word '.repeat(3200)}${key} is one.`
+    const shown = (text.match(/[^]{1,50}/g) ?? []).map((delta) => filter.push(delta))
+    expect([...shown, filter.flush()].join('')).toBe(text.replaceAll(key, '[redacted]'))
+  })
+
+  const phrase = 'correct horse\nbattery staple'
+  const telling = Object.assign(
+    (text: string) => text.replaceAll(phrase, '[redacted]').replaceAll(secret, '[redacted]'),
+    {
+      unfinished: (text: string) =>
+        Math.max(
+          ...[phrase, secret].map((value) =>
+            [...value].reduce(
+              (longest, _, index) => (index > 0 && text.endsWith(value.slice(0, index)) ? index : longest),
+              0,
+            ),
+          ),
+        ),
+    },
+  )
+
+  test('a redaction that tells what is unfinished holds back that and no more', () => {
+    const filter = createDeltaFilter(createCleaner(telling), true)
+    expect([filter.push('Say correct'), filter.push(' horse\nbat'), filter.push(' or sk-1'), filter.flush()]).toEqual([
+      'Say ',
+      '',
+      'correct horse\nbat or ',
+      'sk-1',
+    ])
+  })
+
+  test('and cut anywhere, shows what the whole text would show', () => {
+    const words = fc.array(fc.constantFrom(phrase, secret, 'word', ' ', '😀', phrase.slice(0, 9), secret.slice(0, 5)), {
+      maxLength: 12,
+    })
+    fc.assert(
+      fc.property(words, fc.array(fc.integer({ min: 0, max: 20 }), { maxLength: 30 }), (parts, sizes) => {
+        const filter = createDeltaFilter(createCleaner(telling), true)
+        const shown = cutAt(parts.join(''), sizes).map((delta) => filter.push(delta))
+        expect([...shown, filter.flush()].join('')).toBe(telling(parts.join('')))
+      }),
+      { numRuns: 1000 },
+    )
+  })
+})
+
+test('a secret split over adjacent texts of a result is found, other parts stay apart', () => {
+  const text = (value: string) => ({ type: 'text', text: value }) as const
+  const image = { type: 'image', mimeType: 'image/png', data: 'AA==' } as const
+  const cleaner = createCleaner(redact)
+  expect(cleaner.content([text('a'), text(`b ${secret}`), image])).toEqual([text('a'), text('b [redacted]'), image])
+  expect(cleaner.content([text(`a ${secret.slice(0, 5)}`), text(secret.slice(5)), image, text('c')])).toEqual([
+    text('a [redacted]'),
+    image,
+    text('c'),
+  ])
 })

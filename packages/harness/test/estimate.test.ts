@@ -4,6 +4,7 @@ import fc from 'fast-check'
 import { createHash } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { contextTokens, endOfTokens, estimateMessage, estimateMessages, estimateText } from '../src/estimate.ts'
+import { readMessage } from '../src/messages.ts'
 import { project } from '../src/project.ts'
 import { toJson } from '../src/records.ts'
 
@@ -249,5 +250,35 @@ describe('the next request', () => {
     expect(contextTokens(path, parts).tokens).toBeGreaterThan(withSystem + 200)
     const counted = pathOf(user('hi'), answer('ho', { usage: usage({ input: 700 }) }))
     expect(contextTokens(counted, parts).tokens).toBe(700)
+  })
+
+  test('is a whole number, however a server counts', () => {
+    expect(size(user('hi'), answer('ho', { usage: usage({ input: 10.25, output: 0.5 }) }), user('on')).tokens).toBe(
+      11 + estimateMessage(user('on')),
+    )
+  })
+
+  test('estimates what is new only: a longer path reads nothing of the earlier messages again', () => {
+    const path = pathOf(user('one'), answer('', { content: [call] }), result('two'), answer('three'), user('four'))
+    let reads = 0
+    for (const entry of path.slice(0, -1)) {
+      const read = readMessage(entry)
+      if (read.type !== 'message') throw new Error('no message')
+      for (const part of read.message.content) {
+        for (const [key, value] of Object.entries(part)) {
+          if (key !== 'text' && key !== 'arguments') continue
+          Object.defineProperty(part, key, { enumerable: true, get: () => ((reads += 1), value) })
+        }
+      }
+    }
+    const readsOf = (act: () => unknown): number => {
+      reads = 0
+      act()
+      return reads
+    }
+    const before = path.slice(0, -1)
+    const projecting = readsOf(() => project(before, bare))
+    expect(readsOf(() => contextTokens(before, bare))).toBeGreaterThan(projecting)
+    expect(readsOf(() => contextTokens(path, bare))).toBe(projecting)
   })
 })
