@@ -3,6 +3,8 @@ import { writeFile } from 'node:fs/promises'
 import { cpus } from 'node:os'
 import { parseArgs } from 'node:util'
 import { compare, type Outcome } from '../bench/measure.ts'
+import * as microvm from '../bench/microvm.ts'
+import * as microvmStart from '../bench/microvm-start.ts'
 import * as sessionAppend from '../bench/session-append.ts'
 import * as sessionOpen from '../bench/session-open.ts'
 import * as start from '../bench/start.ts'
@@ -10,7 +12,13 @@ import * as start from '../bench/start.ts'
 const { values } = parseArgs({ options: { quick: { type: 'boolean' } } })
 const rounds = values.quick ? 5 : 11
 const outcomes: Outcome[] = []
-for (const comparison of [...start.comparisons, ...sessionAppend.comparisons, ...sessionOpen.comparisons]) {
+for (const comparison of [
+  ...start.comparisons,
+  ...sessionAppend.comparisons,
+  ...sessionOpen.comparisons,
+  ...microvmStart.comparisons,
+  ...microvm.comparisons,
+]) {
   const name = 'rows' in comparison ? comparison.rows.map((row) => row.name).join(', ') : comparison.name
   process.stderr.write(`${name} against ${comparison.peer}\n`)
   try {

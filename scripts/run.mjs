@@ -181,6 +181,10 @@ const commands = {
     commands.setup()
     run('vitest', ['run', ...args])
   },
+  'test:microvm'(args) {
+    commands.setup()
+    script('test-microvm.ts', args)
+  },
   lint() {
     run('oxlint', ['--type-aware', '--deny-warnings'])
     run('oxfmt', ['--check'])

@@ -20,6 +20,7 @@ const reve: Readonly<Record<string, readonly string[]>> = {
     'apt-cache',
     'apt-get',
     'bwrap',
+    'cp',
     'dpkg-deb',
     'mke2fs',
     'mmdebstrap',

@@ -20,6 +20,7 @@ export type Command =
       readonly maxTurns: number | undefined
     }
   | SessionsCommand
+  | ImageCommand
   | { readonly type: 'doctor'; readonly json: boolean }
 
 /** `reve sessions`; where a session is named, the word may be a path, or the file name or the id of one of this agent's. */
@@ -27,18 +28,28 @@ export type SessionsCommand = { readonly type: 'sessions'; readonly json: boolea
   | { readonly action: 'list' }
   /** Default: the newest. */
   | { readonly action: 'verify'; readonly session: string | undefined }
-  | { readonly action: 'salvage'; readonly session: string; readonly target: string }
+  /** A target that is not given: a new session of this agent, which is its newest then. */
+  | { readonly action: 'salvage'; readonly session: string; readonly target: string | undefined }
   | {
       readonly action: 'fork'
       readonly session: string
-      readonly target: string
+      readonly target: string | undefined
       readonly at: string | undefined
       readonly lane: string | undefined
     }
   | { readonly action: 'name'; readonly session: string; readonly name: string }
 )
 
-export const topics = ['init', 'info', 'exec', 'tool', 'run', 'sessions', 'doctor'] as const
+/** `reve image` */
+export type ImageCommand = { readonly type: 'image'; readonly json: boolean } & (
+  | { readonly action: 'ls' }
+  | { readonly action: 'pull'; readonly ref: string }
+  /** Without a reference: that of the agent in the current folder, with its packages. */
+  | { readonly action: 'build'; readonly ref: string | undefined; readonly packages: readonly string[] }
+  | { readonly action: 'rm'; readonly names: readonly string[]; readonly force: boolean }
+)
+
+export const topics = ['init', 'info', 'exec', 'tool', 'run', 'sessions', 'image', 'doctor'] as const
 export type Topic = (typeof topics)[number]
 
 /** The command line makes no sense; the message says why, the caller adds where help is. */
@@ -106,6 +117,8 @@ export function parseCommand(argv: readonly string[]): Command {
     }
     case 'sessions':
       return parseSessions(rest)
+    case 'image':
+      return parseImage(rest)
     default:
       return topic satisfies never
   }
@@ -138,9 +151,9 @@ function parseSessions(rest: readonly string[]): SessionsCommand {
       return { ...common, action, session }
     case 'salvage':
     case 'fork': {
-      if (session === undefined || target === undefined) {
+      if (session === undefined) {
         const what = action === 'fork' ? 'the session to fork' : 'the refused file'
-        throw new UsageError(`sessions ${action} takes ${what} and the file to make`, 'sessions')
+        throw new UsageError(`sessions ${action} takes ${what}`, 'sessions')
       }
       atMost('sessions', positionals, 3)
       return action === 'salvage'
@@ -157,6 +170,43 @@ function parseSessions(rest: readonly string[]): SessionsCommand {
         `sessions has no ${JSON.stringify(action)}; it has list, verify, salvage, fork and name`,
         'sessions',
       )
+  }
+}
+
+function parseImage(rest: readonly string[]): ImageCommand {
+  const { values, positionals } = parse('image', rest, {
+    json: { type: 'boolean' },
+    force: { type: 'boolean' },
+    packages: { type: 'string' },
+  })
+  const [action = 'ls', ref] = positionals
+  if (values.force !== undefined && action !== 'rm') throw new UsageError('--force is an option of image rm', 'image')
+  if (values.packages !== undefined && action !== 'build')
+    throw new UsageError('--packages is an option of image build', 'image')
+  const common = { type: 'image', json: values.json === true } as const
+  switch (action) {
+    case 'ls':
+      atMost('image', positionals, 1)
+      return { ...common, action }
+    case 'pull':
+      if (ref === undefined) throw new UsageError('image pull takes the image to pull', 'image')
+      atMost('image', positionals, 2)
+      return { ...common, action, ref }
+    case 'build': {
+      const packages = text(values.packages)?.split(',').filter(Boolean) ?? []
+      if (ref === undefined && packages.length > 0)
+        throw new UsageError(
+          "--packages needs an image; without one it is the agent's, with the agent's packages",
+          'image',
+        )
+      atMost('image', positionals, 2)
+      return { ...common, action, ref, packages }
+    }
+    case 'rm':
+      if (ref === undefined) throw new UsageError('image rm takes the images to remove', 'image')
+      return { ...common, action, names: positionals.slice(1), force: values.force === true }
+    default:
+      throw new UsageError(`image has no ${JSON.stringify(action)}; it has ls, pull, build and rm`, 'image')
   }
 }
 

@@ -1,7 +1,7 @@
 import { openAgent, type Agent } from '@reve/agent'
 import type { Output } from './output.ts'
 import { surroundings, vmHost } from './surroundings.ts'
-import { vmProgress } from './vm-progress.ts'
+import { networkNotes, vmProgress } from './vm-progress.ts'
 
 /** What every command gets. */
 export type Context = {
@@ -19,5 +19,6 @@ export function agentHere({ folder, env, output }: Context): Promise<Agent> {
   return openAgent(folder, {
     env: around.env,
     vm: vmHost(around, vmProgress(output)),
+    onEgress: networkNotes(output),
   })
 }

@@ -59,6 +59,10 @@ const byErrorCode = {
   bad_spec: exitCode.configuration,
   busy: exitCode.locked,
   aborted: exitCode.interrupted,
+  not_permitted: exitCode.failed,
+  no_space: exitCode.failed,
+  file_failed: exitCode.failed,
+  input_failed: exitCode.failed,
   // sessions
   locked: exitCode.locked,
   lock_held: exitCode.locked,

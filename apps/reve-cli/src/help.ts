@@ -11,6 +11,7 @@ usage: reve <command> [options]
   exec <cmd...>     run a command in this agent's microVM
   tool [name]       run one of this agent's Lua tools; no name lists them
   sessions          list sessions; verify, salvage, fork or name one
+  image             list, pull, build and remove the images of microVMs
   doctor            what works here, and how to get what does not
 
   --version         print the version
@@ -41,8 +42,10 @@ as it stands; several words are quoted each. Put -- before a command with option
 
   reve exec -- git log --oneline -n 3
   reve exec 'ls *.md | wc -l'
+  git diff | reve exec 'wc -l'
 
-The command's exit code is the exit code; 125 means that reve itself failed.
+Input, output and exit code are the command's. Where both input and output are a terminal it
+gets one: editors and shells work, Ctrl-C goes to the command. The command's exit code is the exit code; 125 means that reve itself failed.
 `,
   tool: `usage: reve tool [name] [--args JSON]
 
@@ -70,8 +73,8 @@ Ctrl-C stops the run and keeps it; a second one ends reve at once. Nothing is lo
 `,
   sessions: `usage: reve sessions [list]
        reve sessions verify [session]
-       reve sessions salvage <session> <new-file>
-       reve sessions fork <session> <new-file> [--at ENTRY] [--lane LANE]
+       reve sessions salvage <session> [new-file]
+       reve sessions fork <session> [new-file] [--at ENTRY] [--lane LANE]
        reve sessions name <session> <name>
 
 list      the sessions of this agent, the last used first, with their name or first prompt
@@ -80,12 +83,36 @@ salvage   copy what is good of a refused session to a new file; the refused one 
 fork      copy the conversation up to an entry to a new file, as a session of its own
 name      say what a session is called; refused while another process works in it
 
-A session is a path, or the file name or the id of one of this agent's. A new file
-is made where it says, and never replaces one.
+A session is a path, or the file name or the id of one of this agent's. A new file never
+replaces one; without one, salvage and fork make a session of this agent that is its newest:
+"reve run --continue" goes on with it.
 
       --at ENTRY   the id of the last entry to keep (default: where the lane is)
       --lane LANE  whose conversation (default: main)
       --json       the result as JSON
+`,
+  image: `usage: reve image [ls]
+       reve image pull <image>
+       reve image build [image] [--packages A,B,...]
+       reve image rm <image>... [--force]
+
+ls      the images of this machine's cache, the last used first; agents share them
+pull    get an image of a registry, or its newer version if its tag has moved
+build   make an image ready; without one: that of this folder's agent, with its packages
+rm      remove images, by name, id or the start of an id; not one that a disk is made over
+
+An image is one of
+  debian:trixie-slim             Debian, from a registry or built from its packages
+  debootstrap:trixie             Debian, built from the packages of this machine's own mirror
+  [registry/]name[:tag|@digest]  any image for linux/amd64 with a shell
+  oci-archive:/path.tar[:tag]    what skopeo, buildah or "docker buildx -o type=oci" write
+  docker-archive:/path.tar[:name]  what "docker save" writes
+  oci:/folder[:tag]              the same as a folder
+  tar:/root.tar, dir:/root       a root file system
+
+      --packages  Debian packages to put into it
+      --force     also an image that disks are made over: their agents make new ones
+      --json      the result as JSON
 `,
   doctor: `usage: reve doctor [--json]
 

@@ -1,4 +1,3 @@
-import { writeSync } from 'node:fs'
 import { codeOf, messageOf } from '@reve/base'
 import { exitCode } from './exit-codes.ts'
 
@@ -28,25 +27,3 @@ export function guardStreams(): AbortSignal {
 }
 
 export const isBrokenPipe = (error: unknown): boolean => codeOf(error) === 'EPIPE'
-
-const descriptors = { stdout: 1, stderr: 2 } as const
-const retryMs = 1
-const asleep = new Int32Array(new SharedArrayBuffer(4))
-
-/**
- * Writes bytes as they are and waits until the reader has taken them. Node queues what a pipe does not take, without
- * bound; a program that prints faster than it is read has to wait instead.
- *
- * @throws what the operating system says: EPIPE when the reader is gone.
- */
-export function writeThrough(stream: 'stdout' | 'stderr', bytes: Uint8Array): void {
-  for (let at = 0; at < bytes.length;) {
-    try {
-      at += writeSync(descriptors[stream], bytes, at)
-    } catch (error) {
-      // The pipe is full, and non-blocking since Node opened it.
-      if (codeOf(error) !== 'EAGAIN') throw error
-      Atomics.wait(asleep, 0, 0, retryMs)
-    }
-  }
-}

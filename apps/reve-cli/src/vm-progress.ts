@@ -1,4 +1,4 @@
-import type { MicroVmEvent } from '@reve/sandbox-microvm'
+import { type EgressEvent, egressText, type MicroVmEvent } from '@reve/sandbox-microvm'
 import { paint, type Output } from './output.ts'
 
 const seconds = (ms: number): string => (ms < 10_000 ? `${(ms / 1000).toFixed(1)}s` : `${Math.round(ms / 1000)}s`)
@@ -30,6 +30,29 @@ export function vmProgress(output: Output): (event: MicroVmEvent) => void {
         }
       default:
         return event satisfies never
+    }
+  }
+}
+
+/** Says what the edge of the VM's network refused, or could not do; what went through is nobody's news. */
+export function networkNotes(output: Output): (event: EgressEvent) => void {
+  return (event) => {
+    switch (event.type) {
+      case 'connected':
+      case 'closed':
+      case 'secret_used':
+        return
+      case 'denied':
+      case 'unreachable':
+      case 'tls_failed':
+      case 'secret_missing':
+      case 'secret_unusable':
+      case 'secret_withheld':
+      case 'suppressed':
+        output.note(paint('yellow', '  ! '), egressText(event))
+        return
+      default:
+        event satisfies never
     }
   }
 }

@@ -1,5 +1,5 @@
 import { appendFile, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { createSession, labelDraft, openSession, readSession } from '@reve/session-log'
 import { describe, expect, test } from 'vitest'
 import { agentFiles, folderWith, reve } from './run-cli.ts'
@@ -201,3 +201,23 @@ test('verify and salvage tell a human what there is, and a program the same as J
   const { stdout } = await reve(['sessions', 'salvage', 's_one', 'again.jsonl', '--json'], folder)
   expect(JSON.parse(stdout)).toMatchObject({ target: join(folder, 'again.jsonl'), lines: 5, problem: { line: 6 } })
 })
+
+test('a fork or a salvage without a target is the newest session, the one that is continued', async () => {
+  const root = await folderWith(agentFiles('- text: One.\n- text: Two.\n'))
+  expect((await reve(['run', 'Hello'], root)).stdout).toBe('One.\n')
+  const [first] = await listed(root)
+  for (const action of ['fork', 'salvage']) {
+    const { code, stdout } = await reve(['sessions', action, first ?? '', '--json'], root)
+    expect(code).toBe(0)
+    const { target } = JSON.parse(stdout) as { readonly target: string }
+    expect(dirname(target)).toBe(join(root, '.reve', 'sessions'))
+    expect((await reve(['run', '--continue', 'Go on'], root)).stdout).toBe('Two.\n')
+    const [newest] = await listed(root)
+    expect(newest).toBe(basename(target))
+  }
+})
+
+async function listed(root: string): Promise<readonly string[]> {
+  const { stdout } = await reve(['sessions', 'list', '--json'], root)
+  return (JSON.parse(stdout) as readonly { readonly file: string }[]).map(({ file }) => basename(file))
+}

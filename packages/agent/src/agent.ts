@@ -1,10 +1,20 @@
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isReveError, messageOf, openConfined, redactSecrets, type ReveError } from '@reve/base'
+import { isReveError, messageOf, openConfined, redactSecrets, type ReveError, unfinishedSecret } from '@reve/base'
 import { loadModels, type ModelCatalogue } from '@reve/providers'
 import type { JsonObject, Model } from '@reve/providers/model'
-import { createHarness, type HarnessOptions, type Tool } from '@reve/harness'
-import { createMicroVm, policyToSpec, type MicroVm, type MicroVmHost, type SandboxPolicy } from '@reve/sandbox-microvm'
+import { createHarness, type HarnessOptions, type Redact, type Tool } from '@reve/harness'
+import {
+  createMicroVm,
+  type EgressEvent,
+  type GuestNetwork,
+  type MicroVm,
+  type MicroVmHost,
+  policyNetwork,
+  policySecrets,
+  policyToSpec,
+  type SandboxPolicy,
+} from '@reve/sandbox-microvm'
 import { restateName, type SessionLog } from '@reve/session-log'
 import { bashTool, globTool, grepTool, lsTool } from './command-tools.ts'
 import { loadDefinition, type Definition } from './definition.ts'
@@ -12,6 +22,7 @@ import { AgentError } from './errors.ts'
 import { editTool, readTool, writeTool } from './file-tools.ts'
 import { luaHostCalls, luaTool } from './lua-tools.ts'
 import { refusing } from './refusal.ts'
+import { createNetworkNotes } from './network-notes.ts'
 import { newSession, newestSession, type OpenSession } from './sessions.ts'
 import { systemPrompt } from './system-prompt.ts'
 import { vmName } from './vm-name.ts'
@@ -22,6 +33,8 @@ export type AgentHost = {
   readonly env: (name: string) => string | undefined
   /** Folders and observer of the microVM. */
   readonly vm: MicroVmHost
+  /** What happens at the edge of the VM's network, at a bounded rate. */
+  readonly onEgress?: (event: EgressEvent) => void
   /** Milliseconds since the epoch (default: the system's clock). */
   readonly now?: () => number
 }
@@ -95,12 +108,33 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
   const workspace = join(root, 'workspace')
   await ensureWorkspace(workspace)
   const spec = policyToSpec(policy, { name: vmName(root), stateDir: join(stateDir, 'vm'), workspace })
-  const vm = createMicroVm(spec, host.vm, { backend: policy.backend })
+  let network: GuestNetwork | undefined
+  const notes = createNetworkNotes(host.now)
+  const onEvent = (event: EgressEvent): void => {
+    notes.add(event)
+    host.onEgress?.(event)
+  }
+  const vm = createMicroVm(spec, host.vm, {
+    backend: policy.backend,
+    secrets: policySecrets(policy, host.env),
+    network: async () => {
+      network = await policyNetwork(policy, { secret: host.env, onEvent })
+      return network
+    },
+  })
   const sessionsDir = join(stateDir, 'sessions')
 
   const tools = (): readonly Tool[] => {
-    const builtins = [bashTool, readTool, writeTool, editTool, lsTool, globTool, grepTool].map((make) => make(vm))
-    const declared = lua.program.tools.map((tool) => luaTool(lua, tool, vm, spec.workdir))
+    const builtins = [
+      (vm: MicroVm) => bashTool(vm, notes),
+      readTool,
+      writeTool,
+      editTool,
+      lsTool,
+      globTool,
+      grepTool,
+    ].map((make) => make(vm))
+    const declared = lua.program.tools.map((tool) => luaTool(lua, tool, vm, spec.workdir, notes))
     const replaced = new Set(declared.map(({ name }) => name))
     return [...builtins.filter(({ name }) => !replaced.has(name)), ...declared]
   }
@@ -137,6 +171,7 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
       await lua.close()
     } finally {
       await vm.stop()
+      await network?.close()
     }
   }
 
@@ -237,10 +272,10 @@ function remembering(env: AgentHost['env']): {
 }
 
 /** Takes values that must stand in no file, event or message out of a text. */
-const redactor =
-  (values: readonly string[]) =>
-  (text: string): string =>
-    redactSecrets(text, values)
+const redactor = (values: readonly string[]): Redact =>
+  Object.assign((text: string) => redactSecrets(text, values), {
+    unfinished: (text: string) => unfinishedSecret(text, values),
+  })
 
 async function prompt(definition: Definition, workdir: string): Promise<string> {
   const workspace = await openConfined(join(definition.root, 'workspace'))
@@ -258,6 +293,6 @@ async function prompt(definition: Definition, workdir: string): Promise<string> 
     agents: await note('AGENTS.md'),
     soul: await note('SOUL.md'),
     knowledge: await note('KNOWLEDGE.md'),
-    environment: { workdir, image: definition.policy.image, reachable: [] },
+    environment: { workdir, image: definition.policy.image, reachable: definition.policy.allow },
   })
 }

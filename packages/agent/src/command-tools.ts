@@ -2,6 +2,7 @@ import type { Tool, ToolOutput } from '@reve/harness'
 import type { ExecResult, MicroVm } from '@reve/sandbox-microvm'
 import * as v from 'valibot'
 import { guestScript, keptBytes, outputText, pathArgument } from './guest.ts'
+import { createNetworkNotes, type NetworkNotes, withNetworkNotes } from './network-notes.ts'
 import { spill } from './spill.ts'
 import { builtin, failed } from './tool.ts'
 
@@ -9,7 +10,7 @@ const defaultTimeoutSeconds = 120
 const longestTimeoutSeconds = 86_400
 
 /** `bash`: any command, in the guest's login shell. */
-export function bashTool(vm: MicroVm): Tool {
+export function bashTool(vm: MicroVm, network: NetworkNotes = createNetworkNotes()): Tool {
   return builtin({
     name: 'bash',
     description:
@@ -33,6 +34,7 @@ export function bashTool(vm: MicroVm): Tool {
       ),
     }),
     run: async ({ command, timeout_seconds }, { signal }) => {
+      const mark = network.mark()
       const result = await vm.exec({
         argv: ['sh', '-lc', command],
         timeoutMs: timeout_seconds * 1000,
@@ -44,7 +46,8 @@ export function bashTool(vm: MicroVm): Tool {
         commandText(result, timeout_seconds),
         signal.aborted ? AbortSignal.timeout(5000) : signal,
       )
-      return { content: text, ...(result.exitCode === 0 ? {} : { isError: true }) }
+      const notes = network.after(mark, text)
+      return { content: withNetworkNotes(text, notes), ...(result.exitCode === 0 ? {} : { isError: true }) }
     },
   })
 }

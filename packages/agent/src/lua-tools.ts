@@ -2,6 +2,7 @@ import type { Tool } from '@reve/harness'
 import type { LuaHostCalls, LuaRuntime, ToolDeclaration } from '@reve/lua-runtime'
 import type { MicroVm } from '@reve/sandbox-microvm'
 import { keptBytes } from './guest.ts'
+import { type NetworkNotes, withNetworkNotes } from './network-notes.ts'
 import { spill } from './spill.ts'
 
 /** What a Lua tool's `ctx` reaches: commands in the microVM, and nothing else. */
@@ -17,19 +18,27 @@ export function luaHostCalls(vm: MicroVm, workdir: string, progress?: (text: str
 }
 
 /** A tool that a `tools/*.lua` file declares, as the harness runs it. */
-export function luaTool(runtime: LuaRuntime, declaration: ToolDeclaration, vm: MicroVm, workdir: string): Tool {
+export function luaTool(
+  runtime: LuaRuntime,
+  declaration: ToolDeclaration,
+  vm: MicroVm,
+  workdir: string,
+  network: NetworkNotes,
+): Tool {
   return {
     name: declaration.name,
     description: declaration.description,
     parameters: declaration.schema,
     replay: declaration.replay,
     run: async (args, context) => {
+      const mark = network.mark()
       const host = luaHostCalls(vm, workdir, (text) => context.progress(text))
       const text = await runtime.call(declaration.name, args, host, {
         signal: context.signal,
         idempotencyKey: context.idempotencyKey,
       })
-      return { content: await spill(vm, text, context.signal) }
+      const result = await spill(vm, text, context.signal)
+      return { content: withNetworkNotes(result, network.after(mark, result)) }
     },
   }
 }

@@ -12,9 +12,14 @@ const sessionFile = /^main-.*\.jsonl$/
 
 /** Makes a new session in `folder` (0700). */
 export async function newSession(folder: string, now: () => number = Date.now): Promise<SessionLog> {
+  return createSession(await newSessionFile(folder, now), { cwd: 'workspace', now })
+}
+
+/** A path for a session that will be the newest of `folder` (made 0700), the one that is continued. */
+export async function newSessionFile(folder: string, now: () => number = Date.now): Promise<string> {
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const at = new Date(now()).toISOString().replaceAll(/[-:.]/g, '')
-  return createSession(join(folder, `main-${at}-${randomBytes(4).toString('hex')}.jsonl`), { cwd: 'workspace', now })
+  return join(folder, `main-${at}-${randomBytes(4).toString('hex')}.jsonl`)
 }
 
 /** Opens the newest session of `folder` for writing. */

@@ -42,5 +42,8 @@ sandbox {
   },
 
   -- Commands that run once, when the disk is new. A failing one fails the start.
-  -- bootstrap = { "git config --global init.defaultBranch main" },
+  -- bootstrap = {
+  --   "curl -fsSL https://mise.run | sh && ~/.local/bin/mise use -g node@lts",
+  --   "git config --global init.defaultBranch main",
+  -- },
 }

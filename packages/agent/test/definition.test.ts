@@ -63,7 +63,7 @@ test('every mistake in agent.lua and sandbox.lua is told at once, with its line'
     'agent.lua:3: thinking: must be "off"',
     'sandbox.lua:2: memroy: unknown field (did you mean "memory"?)',
     'sandbox.lua:3: cpus: must be a whole number from 1 to 64',
-    'sandbox.lua:4: allow/0: must be a host name',
+    'sandbox.lua:4: allow/0: must be a host such as "github.com", without a scheme',
     'sandbox.lua:5: secrets/0/hosts: at least one host is required',
     "secrets/1/value: unknown field: a secret's value never stands in a file",
   ]) {

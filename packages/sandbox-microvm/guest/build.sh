@@ -8,4 +8,4 @@ export SOURCE_DATE_EPOCH=0 LC_ALL=C
 mkdir -p "$(dirname "$out")"
 ${CC:-musl-gcc} -std=gnu11 -static -Os -Wall -Wextra -Werror -fno-ident -ffunction-sections -fdata-sections \
   -fno-asynchronous-unwind-tables -Wl,--gc-sections,--build-id=none,-z,noseparate-code -s -o "$out" \
-  main.c channel.c exec.c system.c
+  main.c channel.c connection.c exec.c file.c network.c order.c system.c

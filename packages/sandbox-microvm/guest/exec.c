@@ -1,6 +1,7 @@
 /* Programs: each in its own session and its own control group, with pipes that never hold more than a window. */
 #define _GNU_SOURCE
 #include "agent.h"
+#include "order.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,9 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
+#include <termios.h>
 #include <unistd.h>
 
 #define CGROUPS "/sys/fs/cgroup/reve"
@@ -27,7 +30,9 @@ struct program {
   int used;
   uint32_t channel;
   pid_t pid;
-  int in, out, err;    /* our ends, -1 when closed */
+  int in, out, err;    /* our ends, -1 when closed; with a terminal the first two are its master */
+  int is_terminal;
+  int open_line;       /* what was typed last is not the end of a line */
   uint32_t credit;     /* output bytes that may be sent now */
   uint8_t *input;      /* bytes for its stdin that it has not taken */
   size_t input_length;
@@ -36,17 +41,12 @@ struct program {
   int killed;          /* the host ended it, not it itself */
   int64_t close_at;    /* when to give its pipes up, in ms */
   size_t late;         /* bytes that were read after that */
+  char *temporary;     /* a file that must not outlive it */
   char left[2048];     /* names of what was killed with it */
   size_t left_length;
 };
 
 static struct program programs[MAX_PROGRAMS];
-
-static int64_t now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static struct program *find(uint32_t channel) {
   for (size_t i = 0; i < MAX_PROGRAMS; i++)
@@ -63,14 +63,6 @@ static void group_path(char *path, size_t size, uint32_t channel, const char *fi
   snprintf(path, size, CGROUPS "/%u%s%s", channel, *file ? "/" : "", file);
 }
 
-static int write_file(const char *path, const char *text) {
-  int fd = open(path, O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return -1;
-  ssize_t written = write(fd, text, strlen(text));
-  close(fd);
-  return written < 0 ? -1 : 0;
-}
-
 /* Empty groups of programs whose background children have ended since. */
 static void sweep_groups(void) {
   DIR *directory = opendir(CGROUPS);
@@ -85,70 +77,20 @@ static void sweep_groups(void) {
   if (directory != NULL) closedir(directory);
 }
 
-/* The payload: u32 argc, argc strings, u32 envc, envc strings, one string (working directory); a string is u32 length
-   and bytes without NUL. Every length is checked against what is there. */
-struct reader {
-  const uint8_t *at, *end;
-  int bad;
-};
-
-static uint32_t take_u32(struct reader *reader) {
-  if (reader->end - reader->at < 4) {
-    reader->bad = 1;
-    return 0;
-  }
-  uint32_t value = get_u32(reader->at);
-  reader->at += 4;
-  return value;
-}
-
-static char *take_string(struct reader *reader) {
-  uint32_t length = take_u32(reader);
-  if (reader->bad || (size_t)(reader->end - reader->at) < length || memchr(reader->at, 0, length) != NULL) {
-    reader->bad = 1;
-    return NULL;
-  }
-  char *text = malloc((size_t)length + 1);
-  if (text == NULL) {
-    reader->bad = 1;
-    return NULL;
-  }
-  memcpy(text, reader->at, length);
-  text[length] = 0;
-  reader->at += length;
-  return text;
-}
-
-static char **take_strings(struct reader *reader) {
-  uint32_t count = take_u32(reader);
-  if (count > MAX_PAYLOAD / 4) reader->bad = 1;
-  char **strings = reader->bad ? NULL : calloc((size_t)count + 1, sizeof *strings);
-  if (strings == NULL) {
-    reader->bad = 1;
-    return NULL;
-  }
-  for (uint32_t i = 0; i < count && !reader->bad; i++) strings[i] = take_string(reader);
-  return strings;
-}
-
-static void free_strings(char **strings) {
-  for (char **at = strings; at != NULL && *at != NULL; at++) free(*at);
-  free(strings);
-}
-
 static void say_and_exit(const char *what, const char *name, int code) {
   dprintf(2, "%s %s: %s\n", what, name, strerror(errno));
   _exit(code);
 }
 
-static void become(uint32_t channel, int in, int out, int err, char **argv, char **env, const char *cwd) {
+static void become(uint32_t channel, const struct order *order, int in, int out, int err) {
   char path[256];
   group_path(path, sizeof path, channel, "cgroup.procs");
-  if (write_file(path, "0") != 0) say_and_exit("cannot join", path, 126);
+  if (system_write(path, "0") != 0) say_and_exit("cannot join", path, 126);
   setsid();
   dup2(in, 0);
   dup2(out, 1);
   dup2(err, 2);
+  if (order->size.ws_col > 0) ioctl(0, TIOCSCTTY, 0);
   for (int signal = 1; signal < 65; signal++) {
     struct sigaction standard = {.sa_handler = SIG_DFL};
     sigaction(signal, &standard, NULL);
@@ -157,39 +99,62 @@ static void become(uint32_t channel, int in, int out, int err, char **argv, char
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   umask(022);
-  if (chdir(cwd) != 0) say_and_exit("cannot enter", cwd, 126);
-  environ = env;
-  execvp(argv[0], argv);
-  say_and_exit("cannot run", argv[0], errno == ENOENT ? 127 : 126);
+  if (order->is_file) {
+    /* No exec closes them here, and this must hold nobody else's pipes open. */
+    syscall(SYS_close_range, 3, ~0u, 0);
+    _exit(file_run(order->argv));
+  }
+  if (chdir(order->cwd) != 0) say_and_exit("cannot enter", order->cwd, 126);
+  environ = order->env;
+  execvp(order->argv[0], order->argv);
+  say_and_exit("cannot run", order->argv[0], errno == ENOENT ? 127 : 126);
 }
 
-static void start(struct program *program, char **argv, char **env, const char *cwd) {
+/* A new terminal: `slave` is the program's, `master` ours, twice. */
+static int open_terminal(const struct winsize *size, int *slave, int master[2]) {
+  char name[64];
+  master[0] = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+  master[1] = fcntl(master[0], F_DUPFD_CLOEXEC, 3);
+  if (master[1] < 0 || unlockpt(master[0]) != 0 || ptsname_r(master[0], name, sizeof name) != 0) return -1;
+  *slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+  return *slave < 0 ? -1 : ioctl(*slave, TIOCSWINSZ, size);
+}
+
+static void start(struct program *program, const struct order *order) {
   int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1};
+  int terminal = -1, master[2] = {-1, -1};
   char path[256];
   group_path(path, sizeof path, program->channel, "");
-  if ((mkdir(path, 0755) != 0 && errno != EEXIST) || pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) {
+  int ready = mkdir(path, 0755) == 0 || errno == EEXIST;
+  system_limit_group(path);
+  if (ready && program->is_terminal) ready = open_terminal(&order->size, &terminal, master) == 0;
+  else if (ready) ready = pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0;
+  if (!ready) {
     channel_error(program->channel, "cannot prepare a program", errno);
     program->used = 0;
   } else if ((program->pid = fork()) == 0) {
-    become(program->channel, in[0], out[1], err[1], argv, env, cwd);
+    if (program->is_terminal) become(program->channel, order, terminal, terminal, terminal);
+    become(program->channel, order, in[0], out[1], err[1]);
   } else if (program->pid < 0) {
     channel_error(program->channel, "cannot start a program", errno);
     program->used = 0;
   } else {
-    program->in = in[1], in[1] = -1;
-    program->out = out[0], out[0] = -1;
-    program->err = err[0], err[0] = -1;
+    program->in = program->is_terminal ? master[0] : in[1];
+    program->out = program->is_terminal ? master[1] : out[0];
+    program->err = err[0];
+    in[1] = out[0] = err[0] = master[0] = master[1] = -1;
     fcntl(program->in, F_SETFL, O_NONBLOCK);
     fcntl(program->out, F_SETFL, O_NONBLOCK);
-    fcntl(program->err, F_SETFL, O_NONBLOCK);
+    if (program->err >= 0) fcntl(program->err, F_SETFL, O_NONBLOCK);
     uint8_t pid[4];
     put_u32(pid, (uint32_t)program->pid);
     channel_send(F_STARTED, program->channel, pid, sizeof pid);
   }
-  for (int i = 0; i < 2; i++) close_fd(&in[i]), close_fd(&out[i]), close_fd(&err[i]);
+  close_fd(&terminal);
+  for (int i = 0; i < 2; i++) close_fd(&in[i]), close_fd(&out[i]), close_fd(&err[i]), close_fd(&master[i]);
 }
 
-void exec_start(uint32_t channel, const uint8_t *payload, size_t length) {
+void exec_start(uint32_t channel, const uint8_t *payload, size_t length, int is_file) {
   struct program *program = NULL;
   for (size_t i = 0; i < MAX_PROGRAMS && program == NULL; i++)
     if (!programs[i].used) program = &programs[i];
@@ -197,20 +162,18 @@ void exec_start(uint32_t channel, const uint8_t *payload, size_t length) {
     channel_error(channel, "too many programs run at once", 0);
     return;
   }
-  struct reader reader = {.at = payload, .end = payload + length};
-  char **argv = take_strings(&reader);
-  char **env = reader.bad ? NULL : take_strings(&reader);
-  char *cwd = reader.bad ? NULL : take_string(&reader);
-  if (reader.bad || argv[0] == NULL) {
+  struct order order;
+  if (!order_read(&order, payload, length, is_file)) {
     channel_error(channel, "a request that makes no sense", 0);
   } else {
     sweep_groups();
-    *program = (struct program){.used = 1, .channel = channel, .in = -1, .out = -1, .err = -1, .credit = WINDOW};
-    start(program, argv, env, cwd);
+    *program = (struct program){.used = 1, .channel = channel, .in = -1, .out = -1, .err = -1, .credit = WINDOW, .is_terminal = order.size.ws_col > 0};
+    if (is_file && strcmp(order.argv[0], "replace") == 0 && order.argv[1] != NULL && order.argv[2] != NULL && order.argv[3] != NULL)
+      program->temporary = strdup(order.argv[3]);
+    start(program, &order);
+    if (!program->used) free(program->temporary);
   }
-  free_strings(argv);
-  free_strings(env);
-  free(cwd);
+  order_free(&order);
 }
 
 static void grant(uint32_t channel, uint32_t bytes) {
@@ -221,24 +184,34 @@ static void grant(uint32_t channel, uint32_t bytes) {
 
 void exec_stdin(uint32_t channel, const uint8_t *bytes, size_t length) {
   struct program *program = find(channel);
-  if (program == NULL || program->input_ends) return;
+  if (program == NULL || program->input_ends || length == 0) return;
   if (program->in < 0) { /* nobody reads: dropped, and granted, so that the sender can end */
     grant(channel, (uint32_t)length);
     return;
   }
   if (program->input_length + length > WINDOW) system_panic("the host sent more input than was granted");
   uint8_t *grown = realloc(program->input, program->input_length + length);
-  if (grown == NULL && length > 0) system_panic("out of memory");
+  if (grown == NULL) system_panic("out of memory");
   program->input = grown;
   memcpy(program->input + program->input_length, bytes, length);
   program->input_length += length;
+}
+
+/* A terminal has no end of its own: one is typed, twice where a line stands open, and means nothing in raw mode. */
+static void end_input(struct program *program) {
+  struct termios settings;
+  if (program->is_terminal && program->in >= 0 && tcgetattr(program->in, &settings) == 0 && settings.c_lflag & ICANON) {
+    uint8_t typed[2] = {settings.c_cc[VEOF], settings.c_cc[VEOF]};
+    if (write(program->in, typed, program->open_line ? 2 : 1) < 0 && errno == EAGAIN) return;
+  }
+  close_fd(&program->in);
 }
 
 void exec_stdin_end(uint32_t channel) {
   struct program *program = find(channel);
   if (program == NULL) return;
   program->input_ends = 1;
-  if (program->input_length == 0) close_fd(&program->in);
+  if (program->input_length == 0) end_input(program);
 }
 
 void exec_credit(uint32_t channel, uint32_t bytes) {
@@ -277,14 +250,38 @@ void exec_kill(uint32_t channel) {
   if (program->left_length == 0) note_left(program);
   char path[256];
   group_path(path, sizeof path, channel, "cgroup.kill");
-  write_file(path, "1");
+  system_write(path, "1");
   if (!program->ended) program->killed = 1;
   /* It may not have joined its group yet. */
   if (!program->ended) kill(program->pid, SIGKILL);
 }
 
+/* To all that the program started; it may live on. */
+void exec_signal(uint32_t channel, uint32_t number) {
+  const struct program *program = find(channel);
+  if (program == NULL || program->ended || number < 1 || number > 64) return;
+  char path[256], line[32];
+  group_path(path, sizeof path, channel, number == SIGKILL ? "cgroup.kill" : "cgroup.procs");
+  if (number == SIGKILL) {
+    system_write(path, "1");
+    kill(program->pid, SIGKILL); /* it may not have joined its group yet */
+    return;
+  }
+  kill(program->pid, (int)number);
+  FILE *list = fopen(path, "re");
+  while (list != NULL && fgets(line, sizeof line, list) != NULL)
+    if (atoi(line) > 1 && atoi(line) != program->pid) kill(atoi(line), (int)number);
+  if (list != NULL) fclose(list);
+}
+
+void exec_resize(uint32_t channel, uint16_t columns, uint16_t rows) {
+  const struct program *program = find(channel);
+  struct winsize size = {.ws_col = columns, .ws_row = rows};
+  if (program != NULL && program->is_terminal && program->out >= 0) ioctl(program->out, TIOCSWINSZ, &size);
+}
+
 void exec_kill_all(void) {
-  write_file(CGROUPS "/cgroup.kill", "1");
+  system_write(CGROUPS "/cgroup.kill", "1");
 }
 
 static void finish(struct program *program) {
@@ -296,6 +293,8 @@ static void finish(struct program *program) {
   channel_send(F_EXIT, program->channel, payload, 9 + program->left_length);
   close_fd(&program->in), close_fd(&program->out), close_fd(&program->err);
   free(program->input);
+  if (program->temporary != NULL) unlink(program->temporary);
+  free(program->temporary);
   program->used = 0;
   sweep_groups();
 }
@@ -310,7 +309,7 @@ void exec_reap(void) {
       program->ended = 1;
       program->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       program->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-      program->close_at = now_ms() + DRAIN_MS;
+      program->close_at = system_now() + DRAIN_MS;
     }
   }
 }
@@ -332,14 +331,18 @@ static size_t forward(struct program *program, int *fd, uint8_t type) {
 }
 
 static void feed(struct program *program) {
-  ssize_t written = write(program->in, program->input, program->input_length);
-  if (written < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  /* It reads no more: what is left is dropped, and granted, so that the sender can end. */
-  size_t taken = written < 0 ? program->input_length : (size_t)written;
-  program->input_length -= taken;
-  memmove(program->input, program->input + taken, program->input_length);
-  grant(program->channel, (uint32_t)taken);
-  if (written < 0 || (program->input_ends && program->input_length == 0)) close_fd(&program->in);
+  if (program->input_length > 0) {
+    ssize_t written = write(program->in, program->input, program->input_length);
+    if (written < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    /* It reads no more: what is left is dropped, and granted, so that the sender can end. */
+    size_t taken = written < 0 ? program->input_length : (size_t)written;
+    if (taken > 0) program->open_line = program->input[taken - 1] != '\n';
+    program->input_length -= taken;
+    memmove(program->input, program->input + taken, program->input_length);
+    grant(program->channel, (uint32_t)taken);
+    if (written < 0) close_fd(&program->in);
+  }
+  if (program->input_ends && program->input_length == 0) end_input(program);
 }
 
 size_t exec_poll(struct pollfd *at, size_t room) {
@@ -348,7 +351,8 @@ size_t exec_poll(struct pollfd *at, size_t room) {
     struct program *program = &programs[i];
     if (!program->used) continue;
     int reads = program->credit > 0;
-    at[count++] = (struct pollfd){.fd = program->input_length > 0 ? program->in : -1, .events = POLLOUT};
+    int writes = program->input_length > 0 || program->input_ends;
+    at[count++] = (struct pollfd){.fd = writes ? program->in : -1, .events = POLLOUT};
     at[count++] = (struct pollfd){.fd = reads ? program->out : -1, .events = POLLIN};
     at[count++] = (struct pollfd){.fd = reads ? program->err : -1, .events = POLLIN};
   }
@@ -373,7 +377,7 @@ int exec_timeout(void) {
   for (size_t i = 0; i < MAX_PROGRAMS; i++) {
     struct program *program = &programs[i];
     if (!program->used || !program->ended) continue;
-    int64_t left = program->close_at - now_ms();
+    int64_t left = program->close_at - system_now();
     int wait = left < 0 ? 0 : (int)left;
     if (program->credit == 0) wait = DRAIN_MS; /* the host has to take what was sent first */
     if (soonest < 0 || wait < soonest) soonest = wait;
@@ -391,10 +395,10 @@ void exec_tick(void) {
     }
     /* While the window is closed nothing could be read, so nothing is given up either. */
     if (program->credit == 0) {
-      program->close_at = now_ms() + DRAIN_MS;
+      program->close_at = system_now() + DRAIN_MS;
       continue;
     }
-    if (now_ms() < program->close_at) continue;
+    if (system_now() < program->close_at) continue;
     size_t got = forward(program, &program->out, F_STDOUT);
     got += forward(program, &program->err, F_STDERR);
     program->late += got;

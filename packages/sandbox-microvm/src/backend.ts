@@ -1,5 +1,8 @@
 import type { GuestCommand } from './execution.ts'
+import type { SecretRule } from './egress/secrets.ts'
 import type { MicroVmError } from './errors.ts'
+import type { FileRead, FileWrite } from './guest-files.ts'
+import type { GuestNetwork } from './network.ts'
 import type { Progress } from './progress.ts'
 import type { Accelerator, BackendName, ExecResult, MicroVmHost, MicroVmSpec } from './spec.ts'
 
@@ -10,7 +13,13 @@ export type Disk = { readonly name: string }
 export type RunningVm = {
   readonly accelerator?: Accelerator
   readonly pid?: number
+  /** What its image sets for every command, below the spec's and the request's own. */
+  readonly env?: Readonly<Record<string, string>>
+  /** Packages of the spec that its image was made without; they are installed on a new disk. */
+  readonly missing?: readonly string[]
   exec(command: GuestCommand): Promise<ExecResult>
+  readFile(read: FileRead): Promise<void>
+  writeFile(write: FileWrite): Promise<void>
   /** Powers it off; bounded in time; never rejects. */
   stop(): Promise<void>
 }
@@ -20,6 +29,10 @@ export type BackendContext = {
   readonly spec: MicroVmSpec
   readonly host: MicroVmHost
   readonly progress: Progress
+  /** What the guest may reach, made when it is needed; none: nothing. */
+  readonly network?: () => Promise<GuestNetwork | undefined>
+  /** For a backend that has a network of its own and is given none; ours has them already. */
+  readonly secrets?: readonly SecretRule[]
   readonly now: () => number
   readonly randomBytes: (length: number) => Uint8Array
 }
@@ -30,8 +43,8 @@ export type BackendContext = {
  */
 export type Backend = {
   readonly name: BackendName
-  /** Removes what a killed owner left. */
-  cleanUp(): Promise<void>
+  /** Removes what a killed owner left. It is what a start asks for first. */
+  cleanUp(signal?: AbortSignal): Promise<void>
   /** The disk that was kept under `fingerprint`, if it is still usable. */
   findDisk(fingerprint: string): Promise<Disk | undefined>
   /** A new disk, not yet kept: a crash now leaves nothing that `findDisk` would find. */
@@ -40,7 +53,7 @@ export type Backend = {
   keepDisk(disk: Disk): Promise<void>
   discardDisk(disk: Disk): Promise<void>
   removeDisks(): Promise<void>
-  /** Boots with `disk`, mounts the shares, sets the clock. `onEnd` is called once when the VM ends by itself. */
+  /** Boots with `disk`, mounts the shares, sets the clock, opens the network. `onEnd` is called once when the VM ends by itself. */
   boot(disk: Disk, signal: AbortSignal, onEnd: (error: MicroVmError) => void): Promise<RunningVm>
 }
 

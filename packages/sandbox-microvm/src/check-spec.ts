@@ -1,7 +1,7 @@
 import { existsSync, statSync } from 'node:fs'
 import { isAbsolute, normalize } from 'node:path/posix'
 import { MicroVmError } from './errors.ts'
-import { resolveRoot } from './qemu/image.ts'
+import { checkImageSpec } from './images/reference.ts'
 import type { MicroVmHost, MicroVmSpec } from './spec.ts'
 
 /** A socket's path may take about 100 bytes; this leaves room for a VM's folder and the socket's name. */
@@ -57,7 +57,7 @@ export function checkSpec(spec: MicroVmSpec, host: MicroVmHost): void {
     expect(command.trim() !== '' && !command.includes('\0'), 'a bootstrap command is empty or holds a NUL')
   expect(spec.egress.kind !== 'open', 'egress "open" is not carried by this version: a guest has no network at all')
   try {
-    resolveRoot(spec.image)
+    checkImageSpec(spec.image)
   } catch (error) {
     if (!(error instanceof MicroVmError)) throw error
     problems.push(error.message)

@@ -4,11 +4,13 @@ import { MicroVmError } from './errors.ts'
  * What the host and the guest agent say to each other; the guest's side is guest/agent.h. A frame is `u32 length | u8 type
  * | u32 channel | payload`, little-endian. The guest is hostile: it may send any bytes at all.
  */
-export const PROTOCOL_VERSION = 1
+export const PROTOCOL_VERSION = 2
 /** Bytes of output or input that one side may send on a channel before the other grants more. */
 export const WINDOW_BYTES = 256 * 1024
 /** The largest payload that the agent accepts. */
 export const MAX_TO_GUEST = 1024 * 1024
+/** Channels with this bit are opened by the guest, in rising order: connections of its programs. The others are ours. */
+export const GUEST_CHANNELS = 0x8000_0000
 /** The largest payload that the agent ever sends. */
 const MAX_FROM_GUEST = 32 * 1024
 const HEADER_BYTES = 9
@@ -25,12 +27,21 @@ export const toGuest = {
   mount: 8,
   seed: 9,
   shutdown: 10,
+  file: 11,
+  signal: 12,
+  resize: 13,
+  root: 14,
+  network: 15,
+  dns: 16,
+  reset: 17,
+  trust: 18,
 } as const
 
 /** A frame of the guest, read and checked. */
 export type GuestFrame =
   | { readonly type: 'ready'; readonly version: number }
   | { readonly type: 'started'; readonly channel: number }
+  /** Of a connection, `stdout` is what the guest's program sends. */
   | { readonly type: 'stdout' | 'stderr'; readonly channel: number; readonly bytes: Uint8Array }
   | {
       readonly type: 'exit'
@@ -43,7 +54,20 @@ export type GuestFrame =
     }
   | { readonly type: 'error'; readonly channel: number; readonly text: string }
   | { readonly type: 'credit'; readonly channel: number; readonly bytes: number }
-  | { readonly type: 'pong' | 'done'; readonly channel: number }
+  | { readonly type: 'pong' | 'done' | 'end' | 'reset'; readonly channel: number }
+  | { readonly type: 'open'; readonly channel: number; readonly address: string; readonly port: number }
+  /** `returnTo` goes back with the answer as it is. */
+  | { readonly type: 'dns'; readonly channel: number; readonly returnTo: Uint8Array; readonly query: Uint8Array }
+  | {
+      readonly type: 'denied'
+      readonly channel: number
+      readonly protocol: 'tcp' | 'udp'
+      readonly address: string
+      readonly port: number
+    }
+
+/** A frame that is about one channel. */
+export type ChannelFrame = Exclude<GuestFrame, { type: 'ready' }>
 
 const broken = (what: string): MicroVmError =>
   new MicroVmError(
@@ -62,6 +86,13 @@ export function encodeFrame(type: number, channel: number, payload: Uint8Array =
 }
 
 const text = new TextDecoder('utf-8')
+/** Who asked for a name, and whom: the guest's own business. */
+const RETURN_BYTES = 10
+const protocols: ReadonlyMap<number, 'tcp' | 'udp'> = new Map([
+  [6, 'tcp'],
+  [17, 'udp'],
+])
+const readAddress = (bytes: Uint8Array, at: number): string => bytes.subarray(at, at + 4).join('.')
 
 function readFrame(type: number, channel: number, payload: Buffer): GuestFrame {
   switch (type) {
@@ -96,6 +127,26 @@ function readFrame(type: number, channel: number, payload: Buffer): GuestFrame {
       return { type: 'credit', channel, bytes: payload.readUInt32LE(0) }
     case 72:
       return { type: 'done', channel }
+    case 73:
+      if (payload.length !== 6) throw broken('an open frame of the wrong length')
+      return { type: 'open', channel, address: readAddress(payload, 0), port: payload.readUInt16LE(4) }
+    case 74:
+      return { type: 'end', channel }
+    case 75:
+      return { type: 'reset', channel }
+    case 76:
+      if (payload.length < RETURN_BYTES) throw broken('a DNS frame that is too short')
+      return {
+        type: 'dns',
+        channel,
+        returnTo: payload.subarray(0, RETURN_BYTES),
+        query: payload.subarray(RETURN_BYTES),
+      }
+    case 77: {
+      const protocol = protocols.get(payload[0] ?? 0)
+      if (payload.length !== 7 || protocol === undefined) throw broken('a denied frame that makes no sense')
+      return { type: 'denied', channel, protocol, address: readAddress(payload, 1), port: payload.readUInt16LE(5) }
+    }
     default:
       throw broken(`a frame of the unknown type ${type}`)
   }
@@ -128,14 +179,28 @@ const u32 = (value: number): Uint8Array => {
   return bytes
 }
 
-const strings = (values: readonly string[]): readonly Uint8Array[] =>
+const u16 = (...values: readonly number[]): Uint8Array => {
+  const bytes = Buffer.allocUnsafe(2 * values.length)
+  values.forEach((value, index) => bytes.writeUInt16LE(value, 2 * index))
+  return bytes
+}
+
+const strings = (values: readonly (string | Uint8Array)[]): readonly Uint8Array[] =>
   values.flatMap((value) => {
-    const bytes = Buffer.from(value)
+    const bytes = typeof value === 'string' ? Buffer.from(value) : value
     return [u32(bytes.length), bytes]
   })
 
-/** Payload of an exec frame: argument vector, environment as `NAME=value`, working directory. */
-export function execPayload(argv: readonly string[], env: Readonly<Record<string, string>>, cwd: string): Uint8Array {
+/**
+ * Payload of an exec or file frame: argument vector, environment as `NAME=value`, working directory, and the size of a
+ * terminal, if the program gets one.
+ */
+export function execPayload(
+  argv: readonly (string | Uint8Array)[],
+  env: Readonly<Record<string, string>> = {},
+  cwd = '/',
+  size: { readonly cols: number; readonly rows: number } = { cols: 0, rows: 0 },
+): Uint8Array {
   const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`)
   return Buffer.concat([
     u32(argv.length),
@@ -143,6 +208,7 @@ export function execPayload(argv: readonly string[], env: Readonly<Record<string
     u32(variables.length),
     ...strings(variables),
     ...strings([cwd]),
+    u16(size.cols, size.rows),
   ])
 }
 
@@ -160,3 +226,21 @@ export function timePayload(ms: number): Uint8Array {
   bytes.writeUInt32LE(Math.floor(ms % 1000) * 1_000_000, 8)
   return bytes
 }
+
+/** Payload of a signal frame. */
+export const signalPayload = (signal: number): Uint8Array => u32(signal)
+
+/** Payload of a resize frame. */
+export const sizePayload = (cols: number, rows: number): Uint8Array => u16(cols, rows)
+
+/** Payload of a network frame: both ends of the link, as IPv4 addresses, and the ports on which the gateway listens. */
+export const networkPayload = (link: {
+  readonly guest: string
+  readonly gateway: string
+  readonly prefix: number
+  readonly ports: readonly number[]
+}): Uint8Array =>
+  Buffer.concat([
+    Buffer.from([...link.guest.split('.'), ...link.gateway.split('.'), link.prefix].map(Number)),
+    u16(...link.ports),
+  ])

@@ -1,26 +1,47 @@
 import type { Duplex } from 'node:stream'
 import { messageOf } from '@reve/base'
 import { MicroVmError } from './errors.ts'
-import { createExecution, type Execution, type GuestCommand } from './execution.ts'
+import { type ChannelIo, createExecution, type Execution, type GuestCommand, type GuestWork } from './execution.ts'
 import {
   createFrameDecoder,
   encodeFrame,
+  execPayload,
+  GUEST_CHANNELS,
   type GuestFrame,
   mountPayload,
   PROTOCOL_VERSION,
   timePayload,
   toGuest,
 } from './frames.ts'
+import { createNetworkEnd, type NetworkEnd, networkPlan } from './guest-network.ts'
+import type { GuestNetwork } from './network.ts'
 import type { ExecResult } from './spec.ts'
 
 /** How long a guest may take for a request that takes it milliseconds. */
 const ANSWER_MS = 60_000
+/** Input waits while so much is under way: what the guest does not read stays with whoever gives it. */
+const FULL_BYTES = 1024 * 1024
+/** A guest that makes us answer and reads no answers is not served any more: each frame costs us more than its bytes. */
+const UNREAD_FRAMES = 64 * 1024
 
 /** The host's end of the channel to a guest agent. */
 export type GuestConnection = {
   /** Resolves when the agent has said that it serves. */
   readonly ready: Promise<void>
+  /** Mounts the disk and makes it the root; commands, shares and the network come after it. */
+  root(): Promise<void>
   exec(command: GuestCommand): Promise<ExecResult>
+  /** Copies between a file of the guest and the streams of `work`; `order` is what guest/file.c is to do. */
+  file(order: readonly (string | Uint8Array)[], work: GuestWork): Promise<ExecResult>
+  /** Sets up a network by its plan; nobody serves it yet. */
+  setUpNetwork(plan: Uint8Array): Promise<void>
+  /**
+   * Sets up the guest's network, unless it was there when the guest was saved, and serves it from then on; installs the
+   * network's authority, if it has one.
+   */
+  openNetwork(network: GuestNetwork, options?: { readonly isSetUp: boolean }): Promise<void>
+  /** Makes the guest's programs trust an authority, a PEM. */
+  trust(certificate: string): Promise<void>
   mount(tag: string, path: string, readonly: boolean): Promise<void>
   setTime(ms: number): Promise<void>
   seed(bytes: Uint8Array): Promise<void>
@@ -46,6 +67,9 @@ export function connectGuest(
   const ready = Promise.withResolvers<void>()
   // A start that ended for another reason has nobody waiting here.
   ready.promise.catch(() => undefined)
+  const waitForRoom: (() => void)[] = []
+  let network: NetworkEnd | undefined
+  let unread = 0
   let nextChannel = 1
   let lost: MicroVmError | undefined
   let isReady = false
@@ -58,12 +82,38 @@ export function connectGuest(
     executions.clear()
     for (const request of requests.values()) request.settle(error)
     requests.clear()
+    network?.fail(error)
+    waitForRoom.length = 0
     stream.destroy()
     onLost(error)
   }
 
+  const written = (): void => void (unread -= 1)
   const send = (type: number, channel: number, payload?: Uint8Array): void => {
-    if (lost === undefined) stream.write(encodeFrame(type, channel, payload))
+    if (lost !== undefined) return
+    unread += 1
+    stream.write(encodeFrame(type, channel, payload), written)
+  }
+
+  const whenRoom = (callback: () => void): void => {
+    if (stream.writableLength < FULL_BYTES) callback()
+    else waitForRoom.push(callback)
+  }
+  stream.on('drain', () => {
+    for (const callback of waitForRoom.splice(0)) whenRoom(callback)
+  })
+  const way = (channel: number): ChannelIo => ({
+    send: (type, payload) => send(type, channel, payload),
+    whenRoom,
+  })
+
+  const begin = (work: GuestWork, type: number, payload: Uint8Array): Promise<ExecResult> => {
+    if (lost !== undefined) return Promise.reject(lost)
+    const channel = nextChannel++
+    const execution = createExecution(work, { ...way(channel), fail, now })
+    executions.set(channel, execution)
+    execution.begin(type, payload)
+    return execution.result
   }
 
   const handle = (frame: GuestFrame): void => {
@@ -76,6 +126,12 @@ export function connectGuest(
         )
       isReady = true
       ready.resolve()
+      return
+    }
+    if (frame.channel >= GUEST_CHANNELS || frame.type === 'dns' || frame.type === 'denied') {
+      if (network === undefined)
+        throw new MicroVmError('guest_lost', 'the guest spoke of a network that it does not have; the VM is stopped')
+      network.handle(frame)
       return
     }
     const execution = executions.get(frame.channel)
@@ -98,6 +154,8 @@ export function connectGuest(
   stream.on('data', (chunk: Uint8Array) => {
     try {
       for (const frame of decode(chunk)) if (lost === undefined) handle(frame)
+      if (unread > UNREAD_FRAMES)
+        throw new MicroVmError('guest_lost', 'the guest does not read what it is sent; the VM is stopped')
     } catch (error) {
       fail(
         error instanceof MicroVmError
@@ -130,14 +188,18 @@ export function connectGuest(
 
   return {
     ready: ready.promise,
-    exec: (command) => {
-      if (lost !== undefined) return Promise.reject(lost)
-      const channel = nextChannel++
-      const execution = createExecution(command, { send: (type, payload) => send(type, channel, payload), fail, now })
-      executions.set(channel, execution)
-      execution.begin()
-      return execution.result
+    root: () => request(toGuest.root),
+    exec: (command) => begin(command, toGuest.exec, execPayload(command.argv, command.env, command.cwd, command.pty)),
+    file: (order, work) => begin(work, toGuest.file, execPayload(order)),
+    setUpNetwork: (plan) => request(toGuest.network, plan),
+    openNetwork: async (served, { isSetUp } = { isSetUp: false }) => {
+      if (network !== undefined) throw new MicroVmError('bad_spec', 'the guest has its network already')
+      const plan = networkPlan(served)
+      network = createNetworkEnd(served, way)
+      if (!isSetUp) await request(toGuest.network, plan)
+      if (served.certificate !== undefined) await request(toGuest.trust, Buffer.from(served.certificate))
     },
+    trust: (certificate) => request(toGuest.trust, Buffer.from(certificate)),
     mount: (tag, path, readonly) => request(toGuest.mount, mountPayload(tag, path, readonly)),
     setTime: (ms) => request(toGuest.setTime, timePayload(ms)),
     seed: (bytes) => request(toGuest.seed, bytes),

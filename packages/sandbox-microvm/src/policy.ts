@@ -1,7 +1,10 @@
 import { dirname, join } from 'node:path'
 import { describeIssues, type Described, didYouMean } from '@reve/base'
 import * as v from 'valibot'
+import { hostRuleText, parseHostRule } from './egress/host-rule.ts'
 import { MicroVmError } from './errors.ts'
+import { imageProblem } from './images/reference.ts'
+import { gitCredentialEnv } from './git-credentials.ts'
 import type { MicroVmSpec } from './spec.ts'
 
 /** The seed's set of tools. */
@@ -29,6 +32,8 @@ const KNOWN_WRONG: Readonly<Record<string, string>> = {
   workdir: 'the working directory is always /workspace',
   root_disk: 'it is called `disk` here, in MiB',
   hosts: 'the list of reachable hosts is called `allow`',
+  mise: 'language tools are installed by a line of `bootstrap`, from a host that `allow` lists',
+  npm: 'npm packages are installed by a line of `bootstrap`, from a host that `allow` lists',
 }
 
 /** Lua has one empty table for lists and for maps. */
@@ -79,6 +84,20 @@ const hostName = v.pipe(
   v.maxLength(253, hostMessage),
   v.regex(/^(?=.*[a-z])(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, hostMessage),
 )
+/** `github.com`, `example.com:8443`, `*.example.com`, `10.0.0.5:5432`, `10.0.0.0/8`; as it comes out, each has one spelling. */
+const reachable = v.pipe(
+  v.string('must be a host such as "github.com"'),
+  v.rawTransform(({ dataset, addIssue, NEVER }) => {
+    const parsed = parseHostRule(dataset.value)
+    if (parsed.ok) return hostRuleText(parsed.rule)
+    addIssue({ message: parsed.problem.message })
+    return NEVER
+  }),
+)
+const placeholderText = v.pipe(
+  v.string('must be a string'),
+  v.regex(/^[\x21-\x7e]{6,256}$/, 'must have 6 to 256 characters of ASCII, no space'),
+)
 const sortedHosts = v.transform((names: string[]): readonly string[] => [...new Set(names)].toSorted())
 const variable = v.pipe(
   v.string('must be a string'),
@@ -88,28 +107,34 @@ const packageName = v.pipe(
   v.string('must be a string'),
   v.regex(/^[a-z0-9][a-z0-9+.-]+$/, 'must be the name of a Debian package'),
 )
-const imageMessage = 'must be "debian:<suite>-slim" or "debootstrap:<suite>", for example "debian:trixie-slim"'
+const image = v.pipe(
+  v.string('must be a string'),
+  v.rawCheck(({ dataset, addIssue }) => {
+    const problem = dataset.typed ? imageProblem(dataset.value) : undefined
+    if (problem !== undefined) addIssue({ message: problem })
+  }),
+)
 
 const Secret = exact({
   env: variable,
   source: variable,
   hosts: v.pipe(list(hostName), v.minLength(1, 'at least one host is required'), sortedHosts),
-  placeholder: v.optional(text),
+  placeholder: v.optional(placeholderText),
+  /** Put in not only in headers, but also in bodies, and in the path and query of requests. */
+  body: v.optional(v.boolean('must be true or false'), false),
+  query: v.optional(v.boolean('must be true or false'), false),
 })
 
 /** The value of `sandbox{}` in sandbox.lua. An unknown field is an error: a misspelt one would open or close something unsaid. */
 export const SandboxPolicySchema = exact({
-  image: v.optional(
-    v.pipe(v.string(imageMessage), v.regex(/^(?:debian:[a-z]+(?:-slim)?|debootstrap:[a-z]+)$/, imageMessage)),
-    'debian:trixie-slim',
-  ),
+  image: v.optional(image, 'debian:trixie-slim'),
   cpus: v.optional(whole(1, 64), 2),
   memory: v.optional(whole(128, 1 << 20, ' (MiB)'), 2048),
   disk: v.optional(whole(1024, 1 << 24, ' (MiB)'), 16_384),
   provision: v.optional(v.boolean('must be true or false'), true),
   packages: v.optional(list(packageName), DEFAULT_PACKAGES),
   bootstrap: v.optional(list(text), []),
-  allow: v.optional(v.pipe(list(hostName), sortedHosts), []),
+  allow: v.optional(v.pipe(list(reachable), sortedHosts), []),
   env: v.optional(
     v.pipe(
       v.unknown(),
@@ -148,9 +173,13 @@ export function parsePolicy(value: unknown): SandboxPolicy {
   throw new MicroVmError('bad_spec', `the sandbox policy is not valid: ${lines.join('; ')}`)
 }
 
+/** What stands in the guest for a secret that has no placeholder of its own. */
+export const placeholderOf = ({ env, placeholder }: SandboxPolicy['secrets'][number]): string =>
+  placeholder ?? `reve-${env.toLowerCase().replaceAll('_', '-')}`
+
 /**
  * The VM of a policy: `workspace` is its one mount. A secret is a placeholder in the guest's environment; its real value
- * never enters a VM that has no network to use it on.
+ * never enters the VM, see {@link policyNetwork}.
  */
 export function policyToSpec(
   policy: SandboxPolicy,
@@ -161,9 +190,7 @@ export function policyToSpec(
     readonly fingerprintFile?: string
   },
 ): MicroVmSpec {
-  const placeholders = policy.secrets.map(
-    ({ env, placeholder }) => [env, placeholder ?? `reve-${env.toLowerCase().replaceAll('_', '-')}`] as const,
-  )
+  const placeholders = policy.secrets.map((secret) => [secret.env, placeholderOf(secret)] as const)
   return {
     name: place.name,
     stateDir: place.stateDir,
@@ -174,7 +201,7 @@ export function policyToSpec(
     diskMiB: policy.disk,
     mounts: [{ host: place.workspace, guest: WORKDIR }],
     workdir: WORKDIR,
-    env: { ...policy.env, ...Object.fromEntries(placeholders) },
+    env: { ...gitCredentialEnv(policy.secrets), ...policy.env, ...Object.fromEntries(placeholders) },
     egress: policy.allow.length === 0 ? { kind: 'none' } : { kind: 'list', hosts: policy.allow },
     bootstrap: policy.bootstrap,
     idleStopMs: IDLE_STOP_MS,

@@ -45,6 +45,24 @@ describe("QEMU's arguments", () => {
     ).toEqual([true, true])
   })
 
+  test('say what becomes of a memory that is a file, and of the disk of a machine that is saved', () => {
+    const option = (args: readonly string[], name: string): string => args[args.indexOf(name) + 1] ?? ''
+    const saving = qemuArguments({ ...machine, disk: 'placeholder', memory: { path: '/cache/a,b', use: 'save' } })
+    expect(option(saving, '-object')).toBe('memory-backend-file,id=ram,size=512M,mem-path=/cache/a,,b,share=on')
+    expect(option(saving, '-machine')).toMatch(/,memory-backend=ram$/)
+    expect(option(saving, '-blockdev')).toContain('"driver":"null-co"')
+    expect(saving).not.toContain('-incoming')
+    const own = qemuArguments({ ...machine, memory: { path: '/run/memory', use: 'private' } })
+    expect(option(own, '-object')).toMatch(/,share=off$/)
+    const shared = qemuArguments({ ...machine, memory: { path: '/cache/memory', use: 'shared' } })
+    expect(option(shared, '-object')).toMatch(/,share=off,readonly=on,rom=off$/)
+    for (const args of [own, shared]) expect(args.slice(-2)).toEqual(['-incoming', 'defer'])
+    // The machine is the same one, whatever its disk is made of.
+    const devices = (args: readonly string[]): readonly string[] =>
+      args.filter((_, index) => args[index - 1] === '-device')
+    expect(devices(saving)).toEqual(devices(own))
+  })
+
   test('weaken the guest where it is emulated, and nowhere else', () => {
     const line = (accelerator: 'tcg' | 'kvm'): string => {
       const args = qemuArguments({ ...machine, accelerator })

@@ -1,5 +1,7 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { Readable } from 'node:stream'
 import { afterAll, describe, expect, test } from 'vitest'
-import { MicroVmError } from '../src/index.ts'
+import { type ByteSource, MicroVmError } from '../src/index.ts'
 import { bench, removeFolders, sh, until, whyNoVm } from './helpers.ts'
 
 const why = await whyNoVm()
@@ -143,7 +145,7 @@ describe.skipIf(why !== undefined)('a command in the guest', () => {
     const result = await vm.exec({
       argv: ['sh', '-c', tree],
       signal: cancel.signal,
-      onOutput: () => setTimeout(() => cancel.abort(), 300),
+      onOutput: () => void setTimeout(() => cancel.abort(), 300),
     })
     expect([result.exitCode, result.cancelled, result.timedOut, Buffer.from(result.stdout).toString()]).toEqual([
       130,
@@ -183,6 +185,108 @@ describe.skipIf(why !== undefined)('a command in the guest', () => {
     })
     await expect(running).rejects.toBe(failure)
     expect(await sleepers()).toBe('0')
+  })
+
+  test('takes its input from a source, as fast as it reads', async () => {
+    const given = randomBytes(3_000_000)
+    let taken = 0
+    const source = async function* (): ByteSource {
+      for (let at = 0; at < given.length; at += 100_000) {
+        taken = at
+        yield await Promise.resolve(given.subarray(at, at + 100_000))
+      }
+    }
+    const wait = 'while [ ! -e /tmp/read ]; do sleep 0.05; done; sha256sum'
+    const running = sh(vm, wait, { stdin: source() })
+    // Ten round trips of another command give it time to go too far.
+    for (let turn = 0; turn < 10; turn++) await sh(vm, 'true')
+    expect(taken).toBeLessThan(1_000_000)
+    await sh(vm, 'touch /tmp/read')
+    expect((await running).out).toBe(`${createHash('sha256').update(given).digest('hex')}  -\n`)
+    expect((await sh(vm, 'wc -c', { stdin: new Response(given).body ?? '' })).out.trim()).toBe('3000000')
+    expect((await sh(vm, 'wc -c', { stdin: Readable.from([Buffer.from('ab'), Buffer.from('c')]) })).out.trim()).toBe(
+      '3',
+    )
+  })
+
+  test('whose source of input fails is killed, and says why', async () => {
+    const cause = new Error('the source broke')
+    const failing = async function* (): ByteSource {
+      yield await Promise.resolve(Buffer.from('some'))
+      throw cause
+    }
+    const running = vm.exec({ argv: ['sh', '-c', 'cat; sleep 3005'], stdin: failing() })
+    await expect(running).rejects.toMatchObject({ code: 'input_failed', cause })
+    expect(await sleepers()).toBe('0')
+  })
+
+  test('that ends first closes the source of its input', async () => {
+    const closed = Promise.withResolvers<void>()
+    const endless: ByteSource = {
+      [Symbol.asyncIterator]: () => ({
+        next: async () => ({ done: false, value: Buffer.from('y\n') }),
+        return: async () => {
+          closed.resolve()
+          return { done: true, value: undefined }
+        },
+      }),
+    }
+    expect((await sh(vm, 'head -n 1', { stdin: endless })).out).toBe('y\n')
+    // A pipe that nobody closes must not keep its reader's process alive.
+    const silent = new Readable({ read: () => undefined })
+    expect((await sh(vm, 'echo done', { stdin: silent })).out).toBe('done\n')
+    expect(silent.destroyed).toBe(true)
+    await closed.promise
+  })
+
+  test('waits for a reader that takes its time, and gives it all in order', async () => {
+    const seen: Buffer[] = []
+    const go = Promise.withResolvers<void>()
+    const running = vm.exec({
+      argv: ['sh', '-c', 'seq 400000; echo written > /tmp/written'],
+      maxOutputBytes: 0,
+      onOutput: (_, chunk) => {
+        seen.push(Buffer.from(chunk))
+        return go.promise
+      },
+    })
+    for (let turn = 0; turn < 10; turn++) await sh(vm, 'true')
+    expect([seen.length, (await sh(vm, 'test -e /tmp/written')).code]).toEqual([1, 1])
+    go.resolve()
+    const result = await running
+    const all = Buffer.concat(seen).toString()
+    expect(all.length).toBe(result.stdoutBytes)
+    expect(all).toBe(Array.from({ length: 400_000 }, (_, index) => `${index + 1}\n`).join(''))
+  })
+
+  test('ends when it is cancelled, also while its reader never comes back', async () => {
+    const cancel = new AbortController()
+    let bytes = 0
+    const result = await vm.exec({
+      argv: ['sh', '-c', 'cat /dev/zero'],
+      signal: cancel.signal,
+      maxOutputBytes: 10,
+      onOutput: (_, chunk) => {
+        bytes += chunk.length
+        setTimeout(() => cancel.abort(), 200)
+        return new Promise(() => undefined)
+      },
+    })
+    expect([result.exitCode, result.cancelled, result.stdoutBytes]).toEqual([130, true, bytes])
+  })
+
+  test('whose reader fails later is killed likewise', async () => {
+    const failure = new Error('the reader broke')
+    const running = vm.exec({
+      argv: ['sh', '-c', 'echo x; sleep 3006'],
+      onOutput: () => new Promise((_, reject) => setTimeout(() => reject(failure), 100)),
+    })
+    await expect(running).rejects.toBe(failure)
+    expect(await sleepers()).toBe('0')
+  })
+
+  test('has no network when none is given', async () => {
+    expect((await sh(vm, 'ls /sys/class/net; cat /proc/net/route | wc -l')).out).toBe('lo\n1\n')
   })
 
   test('leaves no orphan of its own unreaped', async () => {

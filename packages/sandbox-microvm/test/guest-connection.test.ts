@@ -88,7 +88,7 @@ describe('a guest that does not', () => {
     ['is of another version', ({ say }) => say(64, 0, Uint8Array.of(9, 0, 0, 0))],
     [
       'is ready twice',
-      ({ say }) => [say(64, 0, Uint8Array.of(1, 0, 0, 0)), say(64, 0, Uint8Array.of(1, 0, 0, 0))].length,
+      ({ say }) => [say(64, 0, Uint8Array.of(2, 0, 0, 0)), say(64, 0, Uint8Array.of(2, 0, 0, 0))].length,
     ],
     ['sends a type that there is not', ({ say }) => say(200, 1)],
     ['hangs up', ({ stream }) => stream.destroy()],

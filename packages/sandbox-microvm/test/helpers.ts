@@ -7,6 +7,7 @@ import {
   type MicroVm,
   type MicroVmEvent,
   type MicroVmHost,
+  type MicroVmOptions,
   type MicroVmSpec,
   probeBackends,
 } from '../src/index.ts'
@@ -40,7 +41,12 @@ export type Bench = {
 }
 
 /** A VM of a test's own, with a workspace; nothing is started. */
-export function bench(spec: Partial<MicroVmSpec> = {}, host: Partial<MicroVmHost> = {}, root = folder()): Bench {
+export function bench(
+  spec: Partial<MicroVmSpec> = {},
+  host: Partial<MicroVmHost> = {},
+  root = folder(),
+  options: MicroVmOptions = {},
+): Bench {
   const workspace = join(root, 'workspace')
   mkdirSync(workspace, { recursive: true })
   const events: MicroVmEvent[] = []
@@ -65,7 +71,14 @@ export function bench(spec: Partial<MicroVmSpec> = {}, host: Partial<MicroVmHost
     idleStopMs: 120_000,
     ...spec,
   }
-  return { root, workspace, host: around, spec: whole, events, vm: createMicroVm(whole, around) }
+  return {
+    root,
+    workspace,
+    host: around,
+    spec: whole,
+    events,
+    vm: createMicroVm(whole, around, { backend: 'qemu', ...options }),
+  }
 }
 
 export type Ran = { readonly code: number; readonly out: string; readonly err: string }
@@ -85,7 +98,7 @@ export async function whyNoVm(): Promise<string | undefined> {
   const root = mkdtempSync(join(tmpdir(), 'mv-'))
   const reports = await probeBackends({ cacheDir, runtimeDir: join(root, 'run') })
   rmSync(root, { recursive: true })
-  if (reports.some(({ ok }) => ok)) return undefined
+  if (reports.some(({ backend, ok }) => backend === 'qemu' && ok)) return undefined
   const why = reports.map(({ backend, reason }) => `${backend}: ${reason}`).join('; ')
   console.warn(`tests that need a VM are skipped: ${why}`)
   return why

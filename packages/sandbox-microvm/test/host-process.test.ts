@@ -11,7 +11,8 @@ describe('programs of the host', () => {
   test('are started in one file only, from a closed list without a shell', () => {
     const starters = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(
       (file) =>
-        file.endsWith('.ts') && /child_process|worker_threads|cluster/.test(readFileSync(join(src, file), 'utf8')),
+        file.endsWith('.ts') &&
+        /['"](?:node:)?(?:child_process|worker_threads|cluster)['"]/.test(readFileSync(join(src, file), 'utf8')),
     )
     // The watcher's own text starts what it is given, and is itself started from that file.
     expect(starters.toSorted()).toEqual(['host-process.ts', join('qemu', 'box.ts')])

@@ -1,34 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { kvmImpossible } from '../src/qemu/accelerator.ts'
 import { chooseMirrors } from '../src/qemu/apt.ts'
-import { resolveRoot } from '../src/qemu/image.ts'
 import { xzPayload } from '../src/qemu/kernel.ts'
-
-describe('what an image is built from', () => {
-  test('is a suite and packages; an image of a registry is the same suite, said aloud', () => {
-    const said: string[] = []
-    expect(resolveRoot({ ref: 'debian:trixie-slim', packages: ['b1', 'a1', 'b1'] }, (text) => said.push(text))).toEqual(
-      { suite: 'trixie', packages: ['a1', 'b1'] },
-    )
-    expect(said).toEqual([expect.stringContaining('debootstrap:trixie')])
-    expect(resolveRoot({ ref: 'debootstrap:bookworm', packages: [] }, (text) => said.push(text))).toEqual({
-      suite: 'bookworm',
-      packages: [],
-    })
-    expect(said).toHaveLength(1)
-  })
-
-  test.each(['ubuntu:24.04', 'debootstrap:', 'debootstrap:a b', 'debian:trixie-slim@sha256:0', '--help'])(
-    'is not %s',
-    (ref) => {
-      expect(() => resolveRoot({ ref, packages: [] })).toThrow(/debian:trixie-slim/)
-    },
-  )
-
-  test.each(['-y', 'a,b', 'a b', '../x', '?essential', 'A'])('no package is called %s', (name) => {
-    expect(() => resolveRoot({ ref: 'debootstrap:trixie', packages: [name] })).toThrow(/not the name/)
-  })
-})
 
 describe("the mirror of this machine's own apt", () => {
   const targets = (...rows: string[]): string => rows.map((row) => `${row}\n`).join('')

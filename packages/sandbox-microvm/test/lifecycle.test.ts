@@ -78,7 +78,7 @@ describe.skipIf(why !== undefined)('a VM', () => {
       /^mine\ntmp\n(3[5-9]|40)\d\d\n$/,
     )
     expect(
-      events.filter((event) => event.type === 'stage' && event.stage === 'boot' && event.state === 'done'),
+      events.filter((event) => event.type === 'stage' && event.stage === 'restore' && event.state === 'done'),
     ).toHaveLength(2)
     await vm.remove()
     expect(disks(spec.stateDir)).toEqual([])
@@ -105,12 +105,13 @@ describe.skipIf(why !== undefined)('a VM', () => {
     const changed = createMicroVm(
       { ...spec, env: { A: '1' }, cpus: 1, memoryMiB: 400, egress: { kind: 'list', hosts: ['example.org'] } },
       host,
+      { backend: 'qemu' },
     )
     vms.push(changed)
     expect((await sh(changed, 'cat /root/file /root/boot; echo $A')).out).toBe('kept\none\n1\n')
     await changed.stop()
     expect(disks(spec.stateDir)).toEqual([first])
-    const rebuilt = createMicroVm({ ...spec, bootstrap: ['echo two > /root/boot'] }, host)
+    const rebuilt = createMicroVm({ ...spec, bootstrap: ['echo two > /root/boot'] }, host, { backend: 'qemu' })
     vms.push(rebuilt)
     expect((await sh(rebuilt, 'cat /root/boot; cat /root/file')).out).toBe('two\n')
     await rebuilt.stop()
@@ -135,7 +136,7 @@ describe.skipIf(why !== undefined)('a VM', () => {
     ])
     expect(disks(spec.stateDir)).toEqual([])
     await until(() => processesOf('boot').length === 0, 'QEMU is gone', 10_000)
-    const good = createMicroVm({ ...spec, bootstrap: [] }, host)
+    const good = createMicroVm({ ...spec, bootstrap: [] }, host, { backend: 'qemu' })
     vms.push(good)
     await sh(good, 'echo kept > /root/file')
     await good.stop()
@@ -196,7 +197,7 @@ describe.skipIf(why !== undefined)('a VM', () => {
         { mode: 0o755 },
       )
     }
-    const it = made({ name: 'flaky' }, { searchPath: path })
+    const it = made({ name: 'flaky' }, { searchPath: path, warmStart: false })
     dying(5)
     const error = await failure(it.vm.start())
     expect([error.code, error.message]).toEqual(['boot_failed', expect.stringContaining('its last words')])
@@ -290,7 +291,7 @@ describe('what a host lacks', () => {
       expect((await sh(it.vm, 'ls /sys/class/net')).out).toBe('lo\n')
       const told = (text: string): boolean =>
         it.events.some((event) => event.type === 'notice' && event.text.includes(text))
-      expect([told('has no network'), told('emulated')]).toEqual([true, it.vm.status().accelerator === 'tcg'])
+      expect([told('was given no network'), told('emulated')]).toEqual([true, it.vm.status().accelerator === 'tcg'])
     },
   )
 

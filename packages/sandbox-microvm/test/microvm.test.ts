@@ -56,6 +56,11 @@ function memory(
           if (argv[0] !== 'mkdir') asked.push(argv.join(' '))
           return argv[0] === 'mkdir' ? result(0) : ((await script.exec?.(argv)) ?? result(0))
         },
+        readFile: async ({ path, onChunk }) => {
+          asked.push(`read ${String(path)}`)
+          for (const text of ['one ', 'two']) await onChunk(Buffer.from(text))
+        },
+        writeFile: async ({ path }) => void asked.push(`write ${String(path)}`),
         stop: async () => void asked.push('stop'),
       }
     },
@@ -138,8 +143,8 @@ describe('idle stop', () => {
     const time = clock()
     const finish = Promise.withResolvers<ExecResult>()
     const { vm } = made(memory({ exec: () => finish.promise }), { after: time.after })
+    await vm.start()
     const running = vm.exec({ argv: ['long'] })
-    await time.pass(0)
     await time.pass(1_000_000)
     expect(vm.status().state).toBe('running')
     finish.resolve(result(3))
@@ -206,6 +211,27 @@ describe('starting', () => {
   })
 })
 
+describe('files', () => {
+  test('start the VM when the stream is read, and not before', async () => {
+    const backend = memory()
+    const { vm } = made(backend)
+    const stream = vm.readFile('/etc/file')
+    expect(backend.asked).toEqual([])
+    expect(await new Response(stream).text()).toBe('one two')
+    await vm.writeFile('/etc/file', 'text')
+    await vm.stop()
+    expect(backend.asked).toEqual(['cleanUp', 'create', 'boot', 'keep', 'read /etc/file', 'write /etc/file', 'stop'])
+  })
+
+  test('that are no paths are refused before anything is started', async () => {
+    const backend = memory()
+    const { vm } = made(backend)
+    expect(() => vm.readFile('relative')).toThrow(MicroVmError)
+    expect(await codeOf(vm.writeFile('/a', '', { mode: 0o10000 }))).toBe('bad_spec')
+    expect(backend.asked).toEqual([])
+  })
+})
+
 describe('a VM that ends by itself', () => {
   test('is started again by the next command', async () => {
     const backend = memory()
@@ -228,11 +254,4 @@ test('two VMs of one folder are one too many, also in one process', async () => 
   await vm.stop()
   await second.start()
   await second.stop()
-})
-
-test('the backend that is not in this version is refused as such', () => {
-  const { spec, host } = bench()
-  expect(() => createMicroVm(spec, host, { backend: 'microsandbox' })).toThrow(
-    'this version carries the qemu backend only',
-  )
 })

@@ -75,9 +75,9 @@ describe('a policy', () => {
       ],
     ],
     [
-      'an image of a registry',
-      { image: 'ghcr.io/x/y' },
-      ['image: must be "debian:<suite>-slim" or "debootstrap:<suite>", for example "debian:trixie-slim"'],
+      'an image that is spelt wrongly',
+      { image: 'Ghcr.io/x/Y' },
+      [expect.stringMatching(/^image: "x\/Y" is not the name of an image\. An image is "debian:trixie-slim"/)],
     ],
     [
       'a package that could be an option',
@@ -86,10 +86,21 @@ describe('a policy', () => {
     ],
     [
       'hosts that are none',
-      { allow: ['https://github.com', 'a b', '*.example.com', 'x:80', '10.0.0.1'] },
-      [0, 1, 2, 3, 4].map(
-        (index) => `allow/${index}: must be a host name such as "github.com": no scheme, path, port or wildcard`,
-      ),
+      { allow: ['https://github.com', 'a b', 'a.*.com', 'x:0', 'github.com/a', '*.com', '2130706433'] },
+      [
+        'allow/0: must be a host such as "github.com", without a scheme',
+        'allow/1: must be a host such as "github.com", "example.com:8443" or "*.example.com"',
+        'allow/2: a wildcard stands only in front: "*.example.com"',
+        'allow/3: the port must be a whole number from 1 to 65535, such as "example.com:8443"',
+        'allow/4: must be a host such as "github.com", without a path',
+        'allow/5: "*.com" is too wide: name the domain, "*.example.com"',
+        'allow/6: an address is written in full, such as "10.0.0.5:5432"',
+      ],
+    ],
+    [
+      'a placeholder that could be anything',
+      { secrets: [{ env: 'A', source: 'B', hosts: ['a.example'], placeholder: 'x y' }] },
+      ['secrets/0/placeholder: must have 6 to 256 characters of ASCII, no space'],
     ],
     [
       'a list that is none',
@@ -181,7 +192,7 @@ describe('a spec', () => {
       memoryMiB: 1.5,
       workdir: 'relative',
       egress: { kind: 'open' },
-      image: { ref: 'alpine', packages: [] },
+      image: { ref: 'alpine:a b', packages: [] },
     })
     for (const part of [
       'bad_spec: ',
@@ -190,7 +201,7 @@ describe('a spec', () => {
       'memoryMiB is 1.5',
       'workdir "relative"',
       'egress "open"',
-      'image "alpine"',
+      'image "alpine:a b"',
     ])
       expect(all).toContain(part)
     for (const guest of ['/', 'x', '/a/../b', '/a/'])

@@ -7,15 +7,6 @@ import { cacheDir, folder, removeFolders, whyNoVm } from './helpers.ts'
 const why = await whyNoVm()
 afterAll(removeFolders)
 
-test('the backend that is not in this version is reported as such', async () => {
-  const [microsandbox] = await probeBackends({ cacheDir: folder(), runtimeDir: folder(), searchPath: ['/no/such'] })
-  expect(microsandbox).toEqual({
-    backend: 'microsandbox',
-    ok: false,
-    reason: expect.stringContaining('qemu backend only'),
-  })
-})
-
 test('a machine without QEMU gets the reason and the command', async () => {
   const reports = await probeBackends({ cacheDir: folder(), runtimeDir: folder(), searchPath: ['/no/such'] })
   expect(reports[1]).toEqual({

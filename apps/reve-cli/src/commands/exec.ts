@@ -1,5 +1,7 @@
+import { once } from 'node:events'
+import type { Agent } from '@reve/agent'
+import type { ExecResult } from '@reve/sandbox-microvm'
 import { agentHere, type Context } from '../context.ts'
-import { writeThrough } from '../standard-streams.ts'
 
 /** One word is shell text as it stands; several are each quoted, then joined, so that they arrive as they were typed. */
 export const shellText = (words: readonly string[]): string =>
@@ -7,20 +9,55 @@ export const shellText = (words: readonly string[]): string =>
 
 const quote = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)
 
-/** `reve exec <cmd...>`: the guest's exit code is the exit code. */
+/** `reve exec <cmd...>`: input, output and exit code are the guest's; on a terminal it has one. */
 export async function exec(context: Context, options: { readonly words: readonly string[] }): Promise<number> {
   const { output, signal } = context
   await using agent = await agentHere(context)
-  const result = await agent.vm.exec({
-    argv: ['sh', '-lc', shellText(options.words)],
+  const argv = ['sh', '-lc', shellText(options.words)]
+  // Until it is up, Ctrl-C is ours and progress may be drawn.
+  await agent.vm.start({ signal })
+  output.clear()
+  const { exitCode } =
+    process.stdin.isTTY && process.stdout.isTTY
+      ? await onTerminal(agent, argv, context)
+      : await onPipes(agent, argv, signal)
+  output.clear()
+  return exitCode
+}
+
+/** A program's own output is the user's to interpret: bytes go through as they are, like those of ssh, as fast as they are read. */
+function passOn(stream: 'stdout' | 'stderr', chunk: Uint8Array): void | Promise<void> {
+  const taken = process[stream].write(chunk)
+  return taken ? undefined : once(process[stream], 'drain').then(() => undefined)
+}
+
+function onPipes(agent: Agent, argv: readonly string[], signal: AbortSignal): Promise<ExecResult> {
+  // A terminal that only feeds input keeps its own line editing; who has none to give is not waited for.
+  return agent.vm.exec({ argv, stdin: process.stdin, signal, maxOutputBytes: 0, onOutput: passOn })
+}
+
+/** The guest's terminal is ours: keys go as they are typed, Ctrl-C too. */
+async function onTerminal(agent: Agent, argv: readonly string[], { env, signal }: Context): Promise<ExecResult> {
+  const { stdin, stdout } = process
+  const size = () => ({ cols: stdout.columns || 80, rows: stdout.rows || 24 })
+  const handle = agent.vm.spawn({
+    argv,
+    pty: { ...size(), term: env['TERM'] || 'xterm-256color' },
     signal,
     maxOutputBytes: 0,
-    // A program's own output is the user's to interpret: bytes go through as they are, like those of ssh.
-    onOutput: (stream, chunk) => {
-      output.clear()
-      writeThrough(stream, chunk)
-    },
+    onOutput: passOn,
   })
-  output.clear()
-  return result.exitCode
+  const type = (bytes: Uint8Array): void => void handle.write(bytes)
+  const resize = (): void => handle.resize(size())
+  stdin.setRawMode(true)
+  stdin.on('data', type)
+  stdout.on('resize', resize)
+  try {
+    return await handle.result
+  } finally {
+    stdout.off('resize', resize)
+    stdin.off('data', type)
+    stdin.setRawMode(false)
+    stdin.pause()
+  }
 }

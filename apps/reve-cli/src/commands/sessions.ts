@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { basename, join, resolve, sep } from 'node:path'
-import { agentRoot, newestFile } from '@reve/agent'
+import { agentRoot, newestFile, newSessionFile } from '@reve/agent'
 import { codeOf, isReveError, sanitiseLine } from '@reve/base'
 import {
   findSession,
@@ -17,6 +17,7 @@ import {
 import { UsageError, type SessionsCommand } from '../arguments.ts'
 import type { Context } from '../context.ts'
 import { exitCode } from '../exit-codes.ts'
+import { count, size, table } from '../table.ts'
 
 type Action<Name extends SessionsCommand['action']> = Extract<SessionsCommand, { readonly action: Name }>
 
@@ -58,7 +59,8 @@ async function verify({ output, folder }: Context, { session, json }: Action<'ve
 }
 
 async function salvage({ output, folder }: Context, command: Action<'salvage'>): Promise<number> {
-  const report = await salvageSession(await sessionFile(folder, command.session), resolve(folder, command.target))
+  const source = await sessionFile(folder, command.session)
+  const report = await salvageSession(source, await targetFile(folder, command.target))
   const { target, lines, droppedBytes, problem } = report
   if (command.json) output.result(JSON.stringify(report))
   else {
@@ -71,7 +73,8 @@ async function salvage({ output, folder }: Context, command: Action<'salvage'>):
 
 async function fork({ output, folder }: Context, command: Action<'fork'>): Promise<number> {
   const { session, target, at, lane } = command
-  const report = await forkSession(await sessionFile(folder, session), resolve(folder, target), {
+  const source = await sessionFile(folder, session)
+  const report = await forkSession(source, await targetFile(folder, target), {
     ...(at === undefined ? {} : { at }),
     ...(lane === undefined ? {} : { lane }),
   })
@@ -128,6 +131,11 @@ async function sessionFile(folder: string, word: string): Promise<string> {
   return (await exists(own)) ? own : ((await findSession(sessionsOf(root), word)) ?? here)
 }
 
+/** Without a word, a session of this agent's that is the newest: `reve run --continue` goes on with it. */
+async function targetFile(folder: string, word: string | undefined): Promise<string> {
+  return word === undefined ? newSessionFile(sessionsOf(await agentRoot(folder))) : resolve(folder, word)
+}
+
 const exists = (file: string): Promise<boolean> =>
   stat(file).then(
     () => true,
@@ -146,31 +154,10 @@ function known(session: SessionSummary): string {
   return session.title === undefined ? '' : `"${session.title}"`
 }
 
-function table(rows: readonly (readonly string[])[]): string {
-  const widths = (rows[0] ?? []).map((_cell, column) => Math.max(...rows.map((cells) => cells[column]?.length ?? 0)))
-  return rows
-    .map((cells) =>
-      cells
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n')
-}
-
 function verdict({ ok, entries, records, tail }: VerifyReport): string {
   const found = `${count(entries, 'entry', 'entries')}, ${count(records, 'record')}`
   if (!ok) return `not good, ${found}`
   return tail === 'whole'
     ? `good, ${found}`
     : `good, ${found}; the last line is incomplete, which opening the session mends`
-}
-
-const count = (number: number, one: string, several = `${one}s`): string => `${number} ${number === 1 ? one : several}`
-
-function size(bytes: number): string {
-  if (bytes < 1024) return `${bytes} B`
-  const units = ['KiB', 'MiB', 'GiB']
-  const power = Math.min(Math.floor(Math.log2(bytes) / 10), units.length)
-  return `${(bytes / 1024 ** power).toFixed(1)} ${units[power - 1] ?? ''}`
 }

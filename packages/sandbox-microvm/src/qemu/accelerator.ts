@@ -1,13 +1,12 @@
-import { createHash } from 'node:crypto'
 import { accessSync, constants, statSync } from 'node:fs'
 import { mkdir, readFile } from 'node:fs/promises'
-import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { messageOf, writeFileAtomic } from '@reve/base'
+import { messageOf } from '@reve/base'
 import * as v from 'valibot'
 import { MicroVmError } from '../errors.ts'
 import { DEFAULT_SEARCH_PATH, findProgram } from '../host-process.ts'
 import type { Progress } from '../progress.ts'
+import { remembered } from '../remembered.ts'
 import type { Accelerator, MicroVmHost } from '../spec.ts'
 import { boxWorks } from './box.ts'
 import type { Kernel } from './kernel.ts'
@@ -38,6 +37,10 @@ export function kvmImpossible(cpuinfo: string, device: 'usable' | 'missing' | 'f
   return device === 'forbidden' ? '/dev/kvm may not be opened by this user; add it to the group kvm' : undefined
 }
 
+/** The same of this machine. */
+export const whyNoKvm = async (): Promise<string | undefined> =>
+  kvmImpossible(await readFile('/proc/cpuinfo', 'utf8'), kvmDevice())
+
 function kvmDevice(): 'usable' | 'missing' | 'forbidden' {
   try {
     accessSync('/dev/kvm', constants.R_OK | constants.W_OK)
@@ -52,9 +55,9 @@ function kvmDevice(): 'usable' | 'missing' | 'forbidden' {
  * for this host, its boot, this QEMU and this kernel.
  */
 export async function findAccelerator(search: Search): Promise<Found> {
-  const impossible = kvmImpossible(await readFile('/proc/cpuinfo', 'utf8'), kvmDevice())
+  const impossible = await whyNoKvm()
   if (impossible !== undefined) return { accelerator: 'tcg', reason: impossible }
-  return remembered(search, 'kvm', async () => {
+  return keep(search, 'kvm', async () => {
     const failure = await tryBoot(search, 'kvm')
     return failure === undefined
       ? { accelerator: 'kvm', reason: 'a trial boot reached the guest agent' }
@@ -66,7 +69,7 @@ export async function findAccelerator(search: Search): Promise<Found> {
 export async function proveAccelerator(search: Search): Promise<Found> {
   const found = await findAccelerator(search)
   if (found.accelerator === 'kvm') return found
-  return remembered(search, 'tcg', async () => {
+  return keep(search, 'tcg', async () => {
     const failure = await tryBoot(search, 'tcg')
     if (failure !== undefined) throw new MicroVmError('no_backend', `a trial boot failed: ${failure}`)
     return found
@@ -108,23 +111,13 @@ async function tryBoot(search: Search, accelerator: Accelerator): Promise<string
   }
 }
 
-async function remembered(search: Search, what: string, find: () => Promise<Found>): Promise<Found> {
+async function keep(search: Search, what: string, find: () => Promise<Found>): Promise<Found> {
   const qemu = findProgram('qemu-system-x86_64', search.host.searchPath)
   const file = qemu === undefined ? undefined : statSync(qemu)
-  const boot = await readFile('/proc/sys/kernel/random/boot_id', 'utf8')
-  const key = JSON.stringify([what, hostname(), boot, qemu, file?.mtimeMs, file?.size, search.kernel.version])
-  const path = join(
-    search.host.cacheDir,
-    'probes',
-    `${createHash('sha256').update(key).digest('hex').slice(0, 24)}.json`,
-  )
-  const known = v.safeParse(
-    v.pipe(v.string(), v.parseJson(), Remembered),
-    await readFile(path, 'utf8').catch(() => undefined),
-  )
-  if (known.success) return known.output
-  const found = await find()
-  await mkdir(join(search.host.cacheDir, 'probes'), { recursive: true, mode: 0o700 })
-  await writeFileAtomic(path, JSON.stringify(found), { fsync: false })
-  return found
+  return remembered({
+    cacheDir: search.host.cacheDir,
+    key: [what, qemu, file?.mtimeMs, file?.size, search.kernel.version],
+    schema: Remembered,
+    find,
+  })
 }

@@ -1,16 +1,23 @@
 import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { mkdir, readdir, realpath, rename, rm } from 'node:fs/promises'
+import { mkdir, readdir, realpath, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Backend, BackendContext, Disk, RunningVm } from '../backend.ts'
 import { MicroVmError } from '../errors.ts'
+import type { GuestConnection } from '../guest-connection.ts'
+import { networkPlan } from '../guest-network.ts'
+import { readGuestFile, writeGuestFile } from '../guest-files.ts'
 import { DEFAULT_SEARCH_PATH, runHost } from '../host-process.ts'
 import { requireHost } from '../host-packages.ts'
+import { missingPackages } from '../images/provision.ts'
+import { hasMoved, imagePath, noteImageUse, readRecord } from '../images/store.ts'
+import type { Accelerator } from '../spec.ts'
 import { findAccelerator } from './accelerator.ts'
 import { boxWorks } from './box.ts'
-import { imagePath } from './image.ts'
 import { prepareImage, prepareKernel } from './prepare.ts'
 import { type QemuProcess, startQemu } from './process.ts'
+import { removeStaleTemplates } from './template.ts'
+import { isDiskInUse, startWarm } from './warm-start.ts'
 
 /** A dead owner's QEMU goes within a moment; until then its hold on the disk is another's. */
 const LOCKED_TRIES = 20
@@ -24,25 +31,33 @@ const STATE_DIR_MODE = 0o700
  * of that very build; while it is made its name starts with `new-`.
  */
 export function qemuBackend(context: BackendContext): Backend {
-  const { spec, host, progress, now, randomBytes } = context
+  const { spec, host, progress, network, now, randomBytes } = context
   const searchPath = host.searchPath ?? DEFAULT_SEARCH_PATH
   // One owner at a time has this folder, and two VMs never share a name.
   const socketDir = join(host.runtimeDir, createHash('sha256').update(spec.stateDir).digest('hex').slice(0, 16))
+  const memoryFile = `${socketDir}.memory`
   const path = (disk: Disk): string => join(spec.stateDir, disk.name)
-  const imageOf = (disk: Disk): string =>
-    imagePath(host.cacheDir, /-([0-9a-f]{16}-[0-9a-f]{16})\.qcow2$/.exec(disk.name)?.[1] ?? '')
+  const imageId = (disk: Disk): string => /-([0-9a-f]{16}-[0-9a-f]{16})\.qcow2$/.exec(disk.name)?.[1] ?? ''
+  const imageOf = (disk: Disk): string => imagePath(host.cacheDir, imageId(disk))
   const disks = async (prefix: string): Promise<readonly Disk[]> =>
     (await readdir(spec.stateDir))
       .filter((name) => name.startsWith(prefix) && name.endsWith('.qcow2'))
       .map((name) => ({ name }))
   const discardDisk = (disk: Disk): Promise<void> => rm(path(disk), { force: true })
 
+  type Start = {
+    readonly disk: Disk
+    readonly signal: AbortSignal
+    readonly onEnd: (error: MicroVmError) => void
+    /** How the guest's network is set up. */
+    readonly plan: Uint8Array | undefined
+  }
+  type Started = { readonly vm: QemuProcess; readonly accelerator: Accelerator; readonly isRestored: boolean }
+
   const startOnce = async (
-    disk: Disk,
-    signal: AbortSignal,
-    onEnd: (error: MicroVmError) => void,
-    bootMs: number | undefined,
-  ): Promise<{ readonly vm: QemuProcess; readonly accelerator: 'kvm' | 'tcg' }> => {
+    { disk, signal, onEnd, plan }: Start,
+    way: { readonly warm: boolean; readonly bootMs?: number },
+  ): Promise<Started> => {
     const kernel = await prepareKernel(host, { progress, signal })
     const { accelerator, reason } = await findAccelerator({ host, kernel, progress, now, signal })
     if (accelerator === 'tcg')
@@ -60,46 +75,54 @@ export function qemuBackend(context: BackendContext): Backend {
       })),
     )
     await mkdir(host.runtimeDir, { recursive: true, mode: STATE_DIR_MODE })
+    const size = { accelerator, cpus: spec.cpus, memoryMiB: spec.memoryMiB }
     const machine = {
+      ...size,
       name: `reve-${spec.name}`,
-      accelerator,
-      cpus: spec.cpus,
-      memoryMiB: spec.memoryMiB,
       vmlinux: kernel.vmlinux,
       initrd: kernel.initrd,
       disk: { overlay: path(disk), base: imageOf(disk) },
       shares,
     }
+    const options = {
+      machine,
+      socketDir,
+      box,
+      searchPath,
+      now,
+      signal,
+      onLost: onEnd,
+      begin: async (guest: GuestConnection): Promise<void> => {
+        // Nothing of the guest that needs chance or the time comes before these.
+        await Promise.all([guest.seed(randomBytes(64)), guest.setTime(now()), guest.root()])
+      },
+    }
+    const shape = { ...size, shares: shares.length, network: plan }
+    const template = { host, kernel, shape, box, socketDir, memoryFile, progress, now, bootMs: FIRST_BOOT_MS, signal }
+    const warm = way.warm ? await startWarm(options, template) : undefined
+    if (warm?.vm !== undefined) return { vm: warm.vm, accelerator, isRestored: true }
+    if (warm !== undefined) progress.notice(`"${spec.name}" is booted, which takes longer: ${warm.reason}`)
     const vm = await progress.stage('boot', `boot ${spec.name}`, () =>
-      startQemu({
-        machine,
-        socketDir,
-        box,
-        searchPath,
-        now,
-        signal,
-        onLost: onEnd,
-        ...(bootMs === undefined ? {} : { bootMs }),
-      }),
+      startQemu({ ...options, ...(way.bootMs === undefined ? {} : { bootMs: way.bootMs }) }),
     )
-    return { vm, accelerator }
+    // The disk is not at fault then.
+    await warm?.blame()
+    return { vm, accelerator, isRestored: false }
   }
 
-  const start = async (
-    disk: Disk,
-    signal: AbortSignal,
-    onEnd: (error: MicroVmError) => void,
-  ): ReturnType<typeof startOnce> => {
+  const start = async (what: Start): Promise<Started> => {
+    let warm = host.warmStart ?? true
     let triedAgain = false
     for (let attempt = 1; ; attempt++) {
       try {
-        return await startOnce(disk, signal, onEnd, triedAgain ? undefined : FIRST_BOOT_MS)
+        return await startOnce(what, { warm, ...(triedAgain ? {} : { bootMs: FIRST_BOOT_MS }) })
       } catch (error) {
         if (!(error instanceof MicroVmError) || error.code !== 'boot_failed') throw error
-        const locked = error.message.includes('Failed to get "write" lock') && attempt < LOCKED_TRIES
+        const locked = isDiskInUse(error) && attempt < LOCKED_TRIES
         if (!locked && triedAgain) throw error
         if (!locked) {
           triedAgain = true
+          warm = false
           progress.notice(`a boot of "${spec.name}" failed and is tried once more: ${error.message}`)
         }
         await new Promise((done) => setTimeout(done, LOCKED_MS))
@@ -111,11 +134,19 @@ export function qemuBackend(context: BackendContext): Backend {
     name: 'qemu',
     cleanUp: async () => {
       for (const disk of await disks('new-')) await discardDisk(disk)
-      await rm(socketDir, { recursive: true, force: true })
+      for (const left of [socketDir, memoryFile]) await rm(left, { recursive: true, force: true })
+      await removeStaleTemplates(host, now())
     },
     findDisk: async (fingerprint) => {
       const [disk] = await disks(`disk-${fingerprint.slice(0, 16)}-`)
-      if (disk === undefined || existsSync(imageOf(disk))) return disk
+      if (disk === undefined) return undefined
+      if (existsSync(imageOf(disk))) {
+        if (!(await hasMoved(host.cacheDir, spec.image.ref, imageId(disk)))) return disk
+        progress.notice(
+          `${spec.image.ref} is another image by now; a new disk is made for "${spec.name}", what was installed in the VM is lost`,
+        )
+        return undefined
+      }
       progress.notice(
         `the image under the disk of "${spec.name}" is gone from the cache; a new disk is made, what was installed in the VM is lost`,
       )
@@ -128,6 +159,12 @@ export function qemuBackend(context: BackendContext): Backend {
         prepareImage(spec.image, host, { progress, signal }),
         prepareKernel(host, { progress, signal }),
       ])
+      const { size } = await stat(image.path)
+      if (size > spec.diskMiB * 2 ** 20)
+        throw new MicroVmError(
+          'bad_spec',
+          `the image "${spec.image.ref}" needs a disk of at least ${Math.ceil(size / 2 ** 20)} MiB, and "${spec.name}" has ${spec.diskMiB}; set disk in sandbox.lua`,
+        )
       const disk = { name: `new-${fingerprint.slice(0, 16)}-${image.id}.qcow2` }
       const made = await runHost(
         'qemu-img',
@@ -141,6 +178,7 @@ export function qemuBackend(context: BackendContext): Backend {
     keepDisk: async (disk) => {
       const kept = { name: disk.name.replace(/^new-/, 'disk-') }
       await rename(path(disk), path(kept))
+      await noteImageUse(host.cacheDir, imageId(kept), path(kept))
       for (const old of await disks('disk-')) if (old.name !== kept.name) await discardDisk(old)
     },
     discardDisk,
@@ -149,20 +187,32 @@ export function qemuBackend(context: BackendContext): Backend {
     },
     boot: async (disk, signal, onEnd): Promise<RunningVm> => {
       requireHost(host, 'run')
-      const { vm, accelerator } = await start(disk, signal, onEnd)
+      await noteImageUse(host.cacheDir, imageId(disk), path(disk))
+      const record = await readRecord(host.cacheDir, imageId(disk))
+      const reach = await network?.()
+      const plan = reach === undefined ? undefined : networkPlan(reach)
+      const { vm, accelerator, isRestored } = await start({ disk, signal, onEnd, plan })
       const { guest } = vm
       try {
-        await guest.setTime(now())
-        await guest.seed(randomBytes(64))
         for (const [index, mount] of spec.mounts.entries())
           await progress.stage('mount', `mount ${mount.guest}`, () =>
             guest.mount(`share${index}`, mount.guest, mount.readonly ?? false),
           )
+        if (reach !== undefined) await guest.openNetwork(reach, { isSetUp: isRestored })
       } catch (error) {
         await vm.stop()
         throw error
       }
-      return { accelerator, pid: vm.pid, exec: (command) => guest.exec(command), stop: () => vm.stop() }
+      return {
+        accelerator,
+        pid: vm.pid,
+        env: record?.env ?? {},
+        missing: missingPackages(record, spec.image.packages),
+        exec: (command) => guest.exec(command),
+        readFile: (read) => readGuestFile(guest, read),
+        writeFile: (write) => writeGuestFile(guest, write, Buffer.from(randomBytes(8)).toString('hex')),
+        stop: () => vm.stop(),
+      }
     },
   }
 }

@@ -1,5 +1,16 @@
 import type { Accelerator } from '../spec.ts'
 
+/** A guest's memory in a file, and what becomes of what the guest writes. */
+export type MemoryFile = {
+  readonly path: string
+  /**
+   * `save`: it goes into the file, of a machine that boots. Otherwise the file is what a saved machine had: `private` opens it
+   * for writing, as older versions of QEMU do, so it is a copy of this VM's own; `shared` opens it for reading only. Both
+   * write what the guest writes nowhere.
+   */
+  readonly use: 'save' | 'private' | 'shared'
+}
+
 /** What a QEMU process is made of; every path is as QEMU itself sees it (inside of the box, where there is one). */
 export type Machine = {
   readonly name: string
@@ -10,8 +21,10 @@ export type Machine = {
   readonly initrd: string
   readonly agentSocket: string
   readonly qmpSocket: string
-  /** No disk: a boot that only tries the machine. */
-  readonly disk?: { readonly overlay: string; readonly base: string }
+  /** No disk: a boot that only tries the machine. A placeholder: one whose memory is saved before it has a disk. */
+  readonly disk?: { readonly overlay: string; readonly base: string } | 'placeholder'
+  /** The guest's memory as a file, instead of QEMU's own. */
+  readonly memory?: MemoryFile
   readonly shares: readonly { readonly tag: string; readonly path: string; readonly readonly: boolean }[]
 }
 
@@ -23,8 +36,10 @@ const kernelLine = (machine: Machine): string =>
   [
     'quiet loglevel=1 panic=-1 console=ttyS0 mitigations=off cryptomgr.notests audit=0 lsm= random.trust_cpu=on init_on_alloc=0',
     ...(machine.accelerator === 'tcg' ? ['norandmaps nokaslr'] : []),
-    ...(machine.disk === undefined ? ['reve.probe'] : []),
   ].join(' ')
+
+/** As large as a disk has to be to be one; nobody reads it. */
+const PLACEHOLDER_BYTES = 1024 * 1024
 
 /** Options of QEMU are lists with commas; a comma in a value is doubled. */
 const value = (text: string): string => text.replaceAll(',', ',,')
@@ -35,7 +50,7 @@ const value = (text: string): string => text.replaceAll(',', ',,')
  * is not followed.
  */
 export function qemuArguments(machine: Machine): readonly string[] {
-  const { accelerator, disk } = machine
+  const { accelerator, disk, memory } = machine
   const node = (options: object): readonly string[] => ['-blockdev', JSON.stringify(options)]
   // Emulated by several threads, QEMU 7.2 now and then dies of an assertion on a device's table of message interrupts while
   // the guest sets it up: no table, no such death.
@@ -44,7 +59,11 @@ export function qemuArguments(machine: Machine): readonly string[] {
     ...['-name', value(machine.name)],
     ...['-nodefaults', '-no-user-config', '-display', 'none', '-no-reboot'],
     ...['-sandbox', 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny'],
-    ...['-machine', 'q35,usb=off,sata=off,smbus=off,vmport=off,hpet=off'],
+    ...(memory === undefined ? [] : ['-object', memoryObject(memory, machine.memoryMiB)]),
+    ...[
+      '-machine',
+      `q35,usb=off,sata=off,smbus=off,vmport=off,hpet=off${memory === undefined ? '' : ',memory-backend=ram'}`,
+    ],
     ...(accelerator === 'tcg'
       ? ['-accel', 'tcg,thread=multi', '-cpu', 'Nehalem']
       : ['-accel', accelerator, '-cpu', 'host']),
@@ -57,10 +76,14 @@ export function qemuArguments(machine: Machine): readonly string[] {
     ...(disk === undefined
       ? []
       : [
-          ...node({ 'node-name': 'base-file', driver: 'file', filename: disk.base, 'read-only': true }),
-          ...node({ 'node-name': 'base', driver: 'raw', file: 'base-file', 'read-only': true }),
-          ...node({ 'node-name': 'root-file', driver: 'file', filename: disk.overlay }),
-          ...node({ 'node-name': 'root', driver: 'qcow2', file: 'root-file', backing: 'base' }),
+          ...(disk === 'placeholder'
+            ? node({ 'node-name': 'root', driver: 'null-co', size: PLACEHOLDER_BYTES, 'read-zeroes': true })
+            : [
+                ...node({ 'node-name': 'base-file', driver: 'file', filename: disk.base, 'read-only': true }),
+                ...node({ 'node-name': 'base', driver: 'raw', file: 'base-file', 'read-only': true }),
+                ...node({ 'node-name': 'root-file', driver: 'file', filename: disk.overlay }),
+                ...node({ 'node-name': 'root', driver: 'qcow2', file: 'root-file', backing: 'base' }),
+              ]),
           ...['-device', `virtio-blk-pci,drive=root,write-cache=on${interrupts}`],
         ]),
     ...machine.shares.flatMap(({ tag, path, readonly }) => [
@@ -69,5 +92,13 @@ export function qemuArguments(machine: Machine): readonly string[] {
       '-device',
       `virtio-9p-pci,fsdev=${tag},mount_tag=${tag}${interrupts}`,
     ]),
+    ...(memory === undefined || memory.use === 'save' ? [] : ['-incoming', 'defer']),
   ]
 }
+
+const memoryObject = ({ path, use }: MemoryFile, memoryMiB: number): string =>
+  [
+    `memory-backend-file,id=ram,size=${memoryMiB}M,mem-path=${value(path)},share=${use === 'save' ? 'on' : 'off'}`,
+    // The guest's memory is no read-only memory for that: `rom` says so.
+    ...(use === 'shared' ? ['readonly=on,rom=off'] : []),
+  ].join(',')

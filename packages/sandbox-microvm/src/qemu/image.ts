@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { chmod, mkdir, mkdtemp, open, readdir, readFile, rm, statfs, writeFile } from 'node:fs/promises'
+import { chmod, mkdtemp, open, readdir, readFile, rm, statfs, writeFile } from 'node:fs/promises'
 import { freemem, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { buildOnce } from '../cache-folder.ts'
+import { buildOnce, whileUnused } from '../cache-folder.ts'
 import { MicroVmError } from '../errors.ts'
 import { findProgram, missingProgram, runHost } from '../host-process.ts'
-import type { ImageSpec } from '../spec.ts'
+import { imageIds, imagePath, imagesFolder, lockPath, writeRecord } from '../images/store.ts'
 import { type AptHost, openApt } from './apt.ts'
 
 /** A read-only root file system in the cache. `id` names this very build: a disk over it fits no other. */
@@ -18,55 +18,26 @@ export type Root = { readonly suite: string; readonly packages: readonly string[
 /** Raised when what is built from the same root changes. */
 const RECIPE = 2
 
-/**
- * What `spec` is built from. Images of a registry are not fetched by this version: a `debian:` one is built from packages
- * of the same release, which `notice` says aloud.
- *
- * @throws MicroVmError `bad_spec` for another reference and for a package that cannot be one's name.
- */
-export function resolveRoot(spec: ImageSpec, notice: (text: string) => void = () => undefined): Root {
-  const [, built] = /^debootstrap:([a-z]+)$/.exec(spec.ref) ?? []
-  const [, tagged] = /^debian:([a-z]+)(?:-slim)?$/.exec(spec.ref) ?? []
-  const suite = built ?? tagged
-  if (suite === undefined)
-    throw new MicroVmError(
-      'bad_spec',
-      `image "${spec.ref}": this version builds debootstrap:<suite> and debian:<suite>-slim, for example debian:trixie-slim`,
-    )
-  const wrong = spec.packages.find((name) => !/^[a-z0-9][a-z0-9+.-]+$/.test(name))
-  if (wrong !== undefined) throw new MicroVmError('bad_spec', `"${wrong}" is not the name of a Debian package`)
-  if (built === undefined)
-    notice(
-      `${spec.ref} is built from Debian's packages as debootstrap:${suite}; this version does not pull images from a registry`,
-    )
-  return { suite, packages: [...new Set(spec.packages)].toSorted() }
-}
-
 const digestOf = (root: Root): string =>
   createHash('sha256')
     .update(JSON.stringify([RECIPE, root.suite, root.packages]))
     .digest('hex')
     .slice(0, 16)
 
-/** Where the image of an earlier build lies; it may have been removed from the cache. */
-export const imagePath = (cacheDir: string, id: string): string => join(cacheDir, 'images', id, 'root.ext4')
-
 /** The image of `root`, if the cache has one. */
 export async function findImage(root: Root, cacheDir: string): Promise<Image | undefined> {
-  const parent = join(cacheDir, 'images')
-  await mkdir(parent, { recursive: true, mode: 0o700 })
-  const id = (await readdir(parent)).find((name) => name.startsWith(`${digestOf(root)}-`))
+  const id = (await imageIds(cacheDir)).find((name) => name.startsWith(`${digestOf(root)}-`))
   return id === undefined ? undefined : { id, path: imagePath(cacheDir, id) }
 }
 
 /** The image of `root` from the cache, or a new one (one to three minutes; `onLabel` tells how far it is). */
-export async function ensureImage(
+export async function buildImage(
   root: Root,
   host: AptHost & { readonly cacheDir: string; readonly onLabel: (label: string) => void },
 ): Promise<Image> {
-  const parent = join(host.cacheDir, 'images')
+  const key = digestOf(root)
   return buildOnce<Image>({
-    lock: join(parent, 'lock'),
+    lock: lockPath(host.cacheDir, key),
     find: () => findImage(root, host.cacheDir),
     build: async (temporary) => {
       const path = join(temporary, 'root.ext4')
@@ -74,8 +45,17 @@ export async function ensureImage(
       try {
         const content = await copySparse(built.path, path)
         await chmod(path, 0o444)
-        const id = `${digestOf(root)}-${content.slice(0, 16)}`
-        return join(parent, id)
+        await writeRecord(temporary, {
+          version: 1,
+          ref: `debootstrap:${root.suite}`,
+          digest: '',
+          packages: [...root.packages],
+          env: {},
+          workdir: '',
+          user: '',
+          distribution: { id: 'debian', like: [], apt: true },
+        })
+        return join(imagesFolder(host.cacheDir), `${key}-${content.slice(0, 16)}`)
       } finally {
         await rm(built.folder, { recursive: true, force: true })
       }
@@ -126,7 +106,7 @@ async function build(
   const sources = await (await openApt(lists, host)).mirrorsFor(root.suite)
   await rm(lists, { recursive: true })
   const isRoot = process.getuid?.() === 0
-  const folder = await buildFolder(host.cacheDir, isRoot)
+  const folder = await buildFolder(host.cacheDir, digestOf(root), isRoot)
   try {
     // Without root the hook runs as a user of a sub-range, who may write here and nowhere else.
     const files = ['packages', 'root.ext4'].map((name) => join(folder, name))
@@ -197,14 +177,19 @@ const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg'
 /** Building writes a gigabyte of small files: in memory where there is plenty. */
 const MEMORY_BYTES = 6 * 2 ** 30
 
-/** A folder to build in, named for its cache so that what a killed build left there goes with the next one. */
-async function buildFolder(cacheDir: string, isRoot: boolean): Promise<string> {
-  const name = `reve-image-${createHash('sha256').update(cacheDir).digest('hex').slice(0, 12)}-`
+/** A folder to build in, named for its cache and image so that what a killed build left there goes with the next one. */
+async function buildFolder(cacheDir: string, key: string, isRoot: boolean): Promise<string> {
+  const cache = `reve-image-${createHash('sha256').update(cacheDir).digest('hex').slice(0, 12)}-`
   // A user of a sub-range does not get into a home folder.
-  const parent = (await inMemory()) ? '/dev/shm' : isRoot ? join(cacheDir, 'images') : tmpdir()
-  for (const left of await readdir(parent))
-    if (left.startsWith(name)) await rm(join(parent, left), { recursive: true, force: true })
-  return mkdtemp(join(parent, name))
+  const parent = (await inMemory()) ? '/dev/shm' : isRoot ? join(imagesFolder(cacheDir), 'locks') : tmpdir()
+  for (const left of await readdir(parent)) {
+    if (!left.startsWith(cache)) continue
+    const remove = (): Promise<void> => rm(join(parent, left), { recursive: true, force: true })
+    const [owner = ''] = left.slice(cache.length).split('-')
+    if (owner === key || !/^[0-9a-f]{16}$/.test(owner)) await remove()
+    else await whileUnused(lockPath(cacheDir, owner), remove)
+  }
+  return mkdtemp(join(parent, `${cache}${key}-`))
 }
 
 async function inMemory(): Promise<boolean> {

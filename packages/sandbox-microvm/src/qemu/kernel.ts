@@ -15,7 +15,11 @@ export type Kernel = { readonly version: string; readonly vmlinux: string; reado
 /** Debian's name for the current kernel; the smaller cloud kernel has no 9p. */
 const META_PACKAGE = 'linux-image-amd64'
 /** Raised when what a kernel folder holds changes. */
-const RECIPE = 1
+const RECIPE = 2
+/** Raised when what an initial file system holds changes. */
+const LAYOUT = 3
+/** The agent loads it last, and gives it no disk until it is told to; no other module needs it. */
+const DISK_MODULE = 'virtio_blk.ko'
 
 /** What the name of a kernel's folder ends with. */
 const SUFFIX = `-r${RECIPE}`
@@ -52,15 +56,18 @@ export async function ensureKernel(
 
 /** The agent is in the initial file system's name: a new agent makes a new one, an old one stays for those who run it. */
 async function ensureInitrd(folder: string, agent: Uint8Array): Promise<string> {
-  const path = join(folder, `initrd-${createHash('sha256').update(agent).digest('hex').slice(0, 16)}.cpio`)
+  const hash = createHash('sha256').update(`layout ${LAYOUT}`).update(agent).digest('hex').slice(0, 16)
+  const path = join(folder, `initrd-${hash}.cpio`)
   if ((await readdir(folder)).includes(path.slice(folder.length + 1))) return path
   const names = (await readFile(join(folder, 'modules', 'order'), 'utf8')).split('\n').filter((line) => line !== '')
   const modules = await Promise.all(
     names.map(async (name) => ({ path: `lib/${name}`, data: await readFile(join(folder, 'modules', name)) })),
   )
+  const listOf = (files: readonly string[]): Uint8Array => Buffer.from(files.map((name) => `/lib/${name}\n`).join(''))
   const archive = writeCpio([
-    ...['dev', 'proc', 'sys', 'root', 'lib'].map((path) => ({ path })),
-    { path: 'modules', data: Buffer.from(names.map((name) => `/lib/${name}\n`).join('')), mode: 0o644 },
+    ...['dev', 'proc', 'sys', 'run', 'root', 'lib'].map((path) => ({ path })),
+    { path: 'modules', data: listOf(names.filter((name) => name !== DISK_MODULE)), mode: 0o644 },
+    { path: 'modules-of-the-disk', data: listOf(names.filter((name) => name === DISK_MODULE)), mode: 0o644 },
     ...modules.map((module) => ({ ...module, mode: 0o644 })),
     { path: 'init', data: agent },
   ])

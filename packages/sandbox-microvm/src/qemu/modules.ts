@@ -6,7 +6,7 @@ import { MicroVmError } from '../errors.ts'
 export type KernelModule = { readonly name: string; readonly file: string; readonly data: Uint8Array }
 
 /**
- * What the guest agent loads before it serves: the disk, the port, the root file system with its checksums, the shares.
+ * What the guest agent loads before it serves: the disk, the port, the root file system with its checksums, the shares, the link to the network.
  * Names that a kernel has built in need no file.
  */
 export const NEEDED_MODULES: readonly string[] = [
@@ -17,6 +17,7 @@ export const NEEDED_MODULES: readonly string[] = [
   'ext4',
   '9p',
   '9pnet_virtio',
+  'veth',
 ]
 
 /** `-` and `_` are one in names of modules. */

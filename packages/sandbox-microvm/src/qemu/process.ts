@@ -8,17 +8,21 @@ import { connectGuest, type GuestConnection } from '../guest-connection.ts'
 import { findProgram, missingProgram, spawnHost } from '../host-process.ts'
 import { boxed, watched } from './box.ts'
 import { type Machine, qemuArguments } from './command-line.ts'
-import { connectQmp } from './qmp.ts'
+import { restoreState } from './migration.ts'
+import { connectQmp, type Qmp } from './qmp.ts'
 import { seccompFilter } from './seccomp.ts'
 
 /** A QEMU process whose guest agent serves. */
 export type QemuProcess = {
   readonly guest: GuestConnection
+  readonly control: Qmp
   readonly pid: number
   /** Resolves when the process is gone and its sockets are removed; never rejects. */
   readonly closed: Promise<void>
   /** Ends it: a clean power off, then a quit that writes the disk out, then a kill. */
   stop(): Promise<void>
+  /** Ends it without asking the guest; what the guest had not written yet is lost. */
+  quit(): Promise<void>
 }
 
 /** A whole boot takes 3 s emulated and 1 s with KVM; a busy machine is many times slower. */
@@ -28,8 +32,8 @@ const QUIT_MS = 3000
 /** What a guest wrote on its console that is worth showing when it does not come up. */
 const CONSOLE_BYTES = 4000
 
-/** Starts QEMU and waits until the guest agent in it serves. A boot that fails leaves no process and no socket. */
-export async function startQemu(options: {
+/** What QEMU is started with. */
+export type QemuOptions = {
   readonly machine: Omit<Machine, 'agentSocket' | 'qmpSocket'>
   /** A folder for the sockets; made here and removed at the end. */
   readonly socketDir: string
@@ -38,11 +42,22 @@ export async function startQemu(options: {
   readonly now: () => number
   readonly signal?: AbortSignal
   readonly bootMs?: number
+  /** What the machine goes on from, together with a file of its memory; it boots otherwise. */
+  readonly saved?: { readonly qemu: string; readonly state: Uint8Array }
+  /** What the guest is asked for before anything else; without it the guest has not come up. */
+  readonly begin?: (guest: GuestConnection) => Promise<void>
   readonly onLost: (error: MicroVmError) => void
-}): Promise<QemuProcess> {
+}
+
+/**
+ * Starts QEMU and waits until the guest agent in it serves: after a boot, or as it did when its machine was saved. A start
+ * that fails leaves no process and no socket.
+ */
+export async function startQemu(options: QemuOptions): Promise<QemuProcess> {
   const path = findProgram('qemu-system-x86_64', options.searchPath)
   if (path === undefined) throw missingProgram('qemu-system-x86_64')
-  const { accelerator, disk, shares, vmlinux, initrd } = options.machine
+  const { accelerator, disk, memory, shares, vmlinux, initrd } = options.machine
+  const files = disk === undefined || disk === 'placeholder' ? undefined : disk
   await mkdir(options.socketDir, { recursive: true, mode: 0o700 })
   const [agent, qmp] = await Promise.all(['agent', 'qmp'].map((name) => listenOnce(join(options.socketDir, name))))
   if (agent === undefined || qmp === undefined)
@@ -54,12 +69,14 @@ export async function startQemu(options: {
         readonly: [
           vmlinux,
           initrd,
-          ...(disk === undefined ? [] : [disk.base]),
+          ...(files === undefined ? [] : [files.base]),
+          ...(memory?.use === 'shared' ? [memory.path] : []),
           ...shares.filter((share) => share.readonly).map((share) => share.path),
         ],
         writable: [
           options.socketDir,
-          ...(disk === undefined ? [] : [disk.overlay]),
+          ...(files === undefined ? [] : [files.overlay]),
+          ...(memory === undefined || memory.use === 'shared' ? [] : [memory.path]),
           ...shares.filter((share) => !share.readonly).map((share) => share.path),
         ],
         devices: accelerator === 'kvm' ? ['/dev/kvm'] : [],
@@ -107,31 +124,37 @@ export async function startQemu(options: {
   }
 
   try {
-    const boot = async (): Promise<{ readonly guest: GuestConnection; readonly monitor: Socket }> => {
+    const boot = async (): Promise<{ readonly guest: GuestConnection; readonly control: Qmp }> => {
       const [socket, monitor] = await Promise.all([agent.connection, qmp.connection])
+      const control = connectQmp(monitor)
       const guest = connectGuest(socket, options.onLost, options.now)
-      await guest.ready
-      return { guest, monitor }
+      if (options.saved === undefined) await guest.ready
+      else await restoreState(control, options.saved, join(options.socketDir, 'state'))
+      await options.begin?.(guest)
+      return { guest, control }
     }
-    const { guest, monitor } = await firstOf(
+    const { guest, control } = await firstOf(
       boot(),
       options.bootMs ?? BOOT_MS[accelerator],
       exited.promise,
       options.signal,
     )
-    const control = connectQmp(monitor)
+    const quit = async (): Promise<void> => {
+      control.quit()
+      if (await within(QUIT_MS)) return
+      kill()
+      await closed
+    }
     void closed.then(() => guest.fail(new MicroVmError('guest_lost', 'the VM ended; the next command starts it again')))
     return {
       guest,
+      control,
       pid: child.pid ?? 0,
       closed,
+      quit,
       stop: async () => {
         guest.shutdown()
-        if (await within(POWER_OFF_MS)) return
-        control.quit()
-        if (await within(QUIT_MS)) return
-        kill()
-        await closed
+        if (!(await within(POWER_OFF_MS))) await quit()
       },
     }
   } catch (error) {
