@@ -25,7 +25,6 @@ const reve: Readonly<Record<string, readonly string[]>> = {
     'mke2fs',
     'mmdebstrap',
     'node',
-    'qemu-img',
     'qemu-system-x86_64',
     'setpriv',
     'unshare',

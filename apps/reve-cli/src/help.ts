@@ -110,6 +110,9 @@ An image is one of
   oci:/folder[:tag]              the same as a folder
   tar:/root.tar, dir:/root       a root file system
 
+A private registry is asked with what "docker login", "podman login" or "skopeo login" wrote into a file
+(not into a helper program). Behind a proxy, set HTTPS_PROXY and NODE_USE_ENV_PROXY=1.
+
       --packages  Debian packages to put into it
       --force     also an image that disks are made over: their agents make new ones
       --json      the result as JSON

@@ -5,6 +5,7 @@ import { delimiter, isAbsolute, join } from 'node:path'
 import type { MachineHosts } from '@reve/agent'
 import type { MicroVmHost } from '@reve/sandbox-microvm'
 import { npmRegistry } from './host-process.ts'
+import { authFiles, registryCredentials } from './registry-credentials.ts'
 
 /** Where this machine keeps what is ours outside of an agent's folder; the only place that reads environment and home. */
 export type Surroundings = {
@@ -37,9 +38,17 @@ export function surroundings(env: NodeJS.ProcessEnv): Surroundings {
 export const vmHost = (around: Surroundings, onEvent?: MicroVmHost['onEvent']): MicroVmHost => ({
   cacheDir: around.cacheDir,
   runtimeDir: around.runtimeDir,
+  registryCredentials: registryCredentials(authFiles(around.env, homedir())),
+  programEnv: proxies(around.env),
   ...(around.searchPath === undefined ? {} : { searchPath: around.searchPath }),
   ...(onEvent === undefined ? {} : { onEvent }),
 })
+
+/** apt is told of a proxy by these. */
+function proxies(env: Surroundings['env']): Readonly<Record<string, string>> {
+  const names = ['http_proxy', 'https_proxy', 'no_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY']
+  return Object.fromEntries(names.flatMap((name) => (env(name) ? [[name, env(name) ?? '']] : [])))
+}
 
 function runtimeDir(xdg: string | undefined, uid: number): string {
   const preferred = xdg === undefined ? undefined : join(xdg, 'reve')

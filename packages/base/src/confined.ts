@@ -35,10 +35,15 @@ export interface Confined {
   readBytes(path: string, options: { readonly maxBytes: number }): Promise<Uint8Array>
   /** As `readBytes`, decoded as UTF-8 with U+FFFD for what is not. */
   readText(path: string, options: { readonly maxBytes: number }): Promise<string>
-  /** A file's or folder's size and time of change; a link is refused. */
+  /** A file's or folder's size, and when its content and when anything of it changed (which nobody can set); a link is refused. */
   stat(
     path: string,
-  ): Promise<{ readonly kind: 'file' | 'folder' | 'other'; readonly size: number; readonly modifiedMs: number }>
+  ): Promise<{
+    readonly kind: 'file' | 'folder' | 'other'
+    readonly size: number
+    readonly modifiedMs: number
+    readonly changedMs: number
+  }>
   exists(path: string): Promise<boolean>
   list(path: string): Promise<readonly ConfinedEntry[]>
   /** Makes the folder and those above it. */
@@ -86,7 +91,7 @@ export async function openConfined(root: string): Promise<Confined> {
       const found = await look(path)
       if (found.isSymbolicLink()) throw linkError(path)
       const kind = found.isFile() ? 'file' : found.isDirectory() ? 'folder' : 'other'
-      return { kind, size: found.size, modifiedMs: found.mtimeMs }
+      return { kind, size: found.size, modifiedMs: found.mtimeMs, changedMs: found.ctimeMs }
     },
     exists: async (path) => {
       try {

@@ -11,8 +11,9 @@ import { homedir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { hostPackages, prepareImage } from '../src/index.ts'
+import { createQcow2 } from '../src/qcow2.ts'
 import { IMAGE } from './image.ts'
-import { mustRun, prepareBoot, runMachine } from './machine.ts'
+import { prepareBoot, runMachine } from './machine.ts'
 import { writePayload } from './payload.ts'
 
 const { values } = parseArgs({
@@ -88,7 +89,7 @@ try {
   await writePayload(join(folder, 'payload.img'), payload, boot.busybox)
   await rm(payload, { recursive: true })
   const root = join(folder, 'root.qcow2')
-  await mustRun('qemu-img', ['create', '-q', '-f', 'qcow2', '-F', 'raw', '-b', image.path, root, '4G'])
+  await createQcow2(root, image.path, 4 * 2 ** 30)
 
   say('the machine boots')
   const report = follow(join(folder, 'report'))

@@ -17,6 +17,8 @@ export type RunningVm = {
   readonly env?: Readonly<Record<string, string>>
   /** Packages of the spec that its image was made without; they are installed on a new disk. */
   readonly missing?: readonly string[]
+  /** What its disk takes on the host. */
+  diskBytes(): Promise<number>
   exec(command: GuestCommand): Promise<ExecResult>
   readFile(read: FileRead): Promise<void>
   writeFile(write: FileWrite): Promise<void>

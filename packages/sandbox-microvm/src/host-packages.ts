@@ -2,23 +2,25 @@ import { MicroVmError } from './errors.ts'
 import { DEFAULT_SEARCH_PATH, findProgram, HOST_PROGRAMS, type HostProgram } from './host-process.ts'
 import type { MicroVmHost } from './spec.ts'
 
-/** Debian's package of each program, and when it is needed. */
+/** What a VM is made of; each piece needs programs of this machine, and none once it is in the cache. */
+export type Purpose = 'run' | 'kernel' | 'image'
+
+/** Debian's package of each program, and what needs it. */
 const PACKAGES: readonly {
   readonly program: HostProgram
   readonly debian: string
   readonly brew?: string
-  readonly when: MissingProgram['when']
+  readonly for: readonly Purpose[]
 }[] = [
-  { program: 'qemu-system-x86_64', debian: 'qemu-system-x86', brew: 'qemu', when: 'run' },
-  { program: 'qemu-img', debian: 'qemu-utils', brew: 'qemu', when: 'build' },
-  { program: 'bwrap', debian: 'bubblewrap', when: 'wanted' },
-  { program: 'mmdebstrap', debian: 'mmdebstrap', when: 'build' },
-  { program: 'unshare', debian: 'util-linux', when: 'build' },
-  { program: 'mke2fs', debian: 'e2fsprogs', when: 'build' },
-  { program: 'apt-get', debian: 'apt', when: 'build' },
-  { program: 'apt-cache', debian: 'apt', when: 'build' },
-  { program: 'dpkg-deb', debian: 'dpkg', when: 'build' },
-  { program: 'xz', debian: 'xz-utils', when: 'build' },
+  { program: 'qemu-system-x86_64', debian: 'qemu-system-x86', brew: 'qemu', for: ['run'] },
+  { program: 'bwrap', debian: 'bubblewrap', for: [] },
+  { program: 'mmdebstrap', debian: 'mmdebstrap', for: ['image'] },
+  { program: 'unshare', debian: 'util-linux', for: ['image'] },
+  { program: 'mke2fs', debian: 'e2fsprogs', for: ['image'] },
+  { program: 'apt-get', debian: 'apt', for: ['image', 'kernel'] },
+  { program: 'apt-cache', debian: 'apt', for: ['image', 'kernel'] },
+  { program: 'dpkg-deb', debian: 'dpkg', for: ['kernel'] },
+  { program: 'xz', debian: 'xz-utils', for: ['kernel'] },
 ]
 
 /** mmdebstrap needs this to make users of a sub-range when it is not run by root. */
@@ -38,7 +40,7 @@ export type MissingProgram = {
   readonly package: string
   /** What it is for. */
   readonly reason: string
-  /** `run`: no VM without it; `build`: no new image or disk without it; `wanted`: works without, less well kept in. */
+  /** `run`: no VM without it; `build`: no kernel, or no image from packages, without it; `wanted`: works without, less well kept in. */
   readonly when: 'run' | 'build' | 'wanted'
 }
 
@@ -66,11 +68,11 @@ function missingPackages(
   const mac = machine.platform === 'darwin'
   const missing: MissingProgram[] = PACKAGES.filter(({ brew }) => !mac || brew !== undefined)
     .filter(({ program }) => findProgram(program, searchPath) === undefined)
-    .map(({ program, debian, when }) => ({
-      program,
-      package: mac ? 'qemu' : debian,
-      reason: HOST_PROGRAMS[program],
-      when,
+    .map((entry) => ({
+      program: entry.program,
+      package: mac ? 'qemu' : entry.debian,
+      reason: HOST_PROGRAMS[entry.program],
+      when: whenOf(entry.for),
     }))
   if (!mac && !machine.isRoot && findProgram(UIDMAP.program, searchPath) === undefined)
     missing.push({ program: UIDMAP.program, package: UIDMAP.debian, reason: UIDMAP.reason, when: 'build' })
@@ -80,14 +82,37 @@ function missingPackages(
   return { missing, command: mac ? `brew install ${names}` : machine.isRoot ? install : `sudo ${install}` }
 }
 
+const whenOf = (purposes: readonly Purpose[]): MissingProgram['when'] =>
+  purposes.length === 0 ? 'wanted' : purposes.includes('run') ? 'run' : 'build'
+
+const isFor = (purpose: Purpose, program: string): boolean =>
+  (program === UIDMAP.program && purpose === 'image') ||
+  PACKAGES.some((entry) => entry.program === program && entry.for.includes(purpose))
+
+/** Programs that this machine lacks for one purpose. */
+export const missingFor = (
+  purpose: Purpose,
+  host: Pick<MicroVmHost, 'searchPath'>,
+  machine: Machine = thisMachine(),
+): readonly MissingProgram[] =>
+  missingPackages(host.searchPath ?? DEFAULT_SEARCH_PATH, machine).missing.filter(({ program }) =>
+    isFor(purpose, program),
+  )
+
+const DOING = {
+  run: 'no VM of QEMU can be run',
+  kernel: 'no kernel can be prepared',
+  image: 'no image can be built from packages',
+} as const
+
 /**
- * Makes sure that a VM can run here, and for `build` (the default) that its image and disk can be made.
+ * Makes sure that QEMU can run a VM here, that its kernel can be prepared, or that an image can be built from packages.
  *
  * @throws MicroVmError `unsupported_host`; `missing_program` with the command that installs all that is missing.
  */
 export function requireHost(
   host: Pick<MicroVmHost, 'searchPath'>,
-  purpose: 'run' | 'build' = 'build',
+  purpose: Purpose,
   machine: Machine = thisMachine(),
 ): void {
   if (machine.platform !== 'linux' || machine.arch !== 'x64')
@@ -95,13 +120,11 @@ export function requireHost(
       'unsupported_host',
       `this is ${machine.platform} on ${machine.arch}; this version's guests run on Linux on x64 (amd64), so start this in a Linux machine`,
     )
-  const { missing, command } = missingPackages(host.searchPath ?? DEFAULT_SEARCH_PATH, machine)
-  const needed = missing.filter(({ when }) => when === 'run' || (purpose === 'build' && when === 'build'))
+  const needed = missingFor(purpose, host, machine)
   if (needed.length === 0) return
+  const { command } = missingPackages(host.searchPath ?? DEFAULT_SEARCH_PATH, machine)
   const list = needed.map(({ program, reason }) => `${program} (${reason})`).join(', ')
-  throw new MicroVmError(
-    'missing_program',
-    `no VM can be ${purpose === 'run' ? 'run' : 'made'} here without ${list}. Install it with: ${command}`,
-    { hint: command },
-  )
+  throw new MicroVmError('missing_program', `${DOING[purpose]} here without ${list}. Install it with: ${command}`, {
+    hint: command,
+  })
 }

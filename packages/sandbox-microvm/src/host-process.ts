@@ -11,7 +11,6 @@ import { MicroVmError } from './errors.ts'
  */
 export const HOST_PROGRAMS = {
   'qemu-system-x86_64': 'is the virtual machine',
-  'qemu-img': "makes a VM's disk over the read-only image",
   bwrap: 'boxes QEMU in: no network, no files but those that it needs',
   cp: 'gives a VM its own copy of a saved memory, where QEMU cannot open that for reading only',
   setpriv: 'takes every capability from QEMU where root runs it without bwrap',

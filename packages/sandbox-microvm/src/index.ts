@@ -41,6 +41,7 @@ export type {
   Lease,
   MicroVmEvent,
   MicroVmHost,
+  MicroVmMetrics,
   MicroVmSpec,
   MicroVmStage,
   MicroVmStatus,

@@ -13,6 +13,7 @@ import type {
   GuestPath,
   Lease,
   MicroVmHost,
+  MicroVmMetrics,
   MicroVmSpec,
   MicroVmStatus,
   ReadFileOptions,
@@ -52,6 +53,8 @@ export interface MicroVm extends AsyncDisposable {
   /** Stops it and deletes its disk. */
   remove(): Promise<void>
   status(): MicroVmStatus
+  /** What it uses now; undefined when it does not run. Starts nothing and keeps nothing running. */
+  metrics(): Promise<MicroVmMetrics | undefined>
 }
 
 /** How a VM is made; what is not given is the system's own. */

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { acquireLock, LockHeldError, type Lock, messageOf, writeFileAtomic } from '@reve/base'
+import { acquireLock, LockHeldError, type Lock, messageOf, sanitiseLine, writeFileAtomic } from '@reve/base'
 import { backendOf } from './auto-backend.ts'
 import type { Backend, Disk, RunningVm } from './backend.ts'
 import { MicroVmError } from './errors.ts'
@@ -10,11 +10,13 @@ import { checkCommand, type CommandControl, type GuestCommand } from './executio
 import { streamOf } from './file-stream.ts'
 import { fingerprint } from './fingerprint.ts'
 import { GUEST_ENV, TRUST_ENV } from './guest-env.ts'
+import { changedFiles, hostRunFiles, type HostRunFiles, runnerOf } from './host-run-files.ts'
 import { checkMode, checkPath, checkRange, showPath } from './guest-files.ts'
 import { Leases } from './leases.ts'
 import type { MicroVm, MicroVmOptions } from './microvm.ts'
 import type { GuestNetwork } from './network.ts'
 import { lastLines, makeReady, startAborted } from './new-disk.ts'
+import { processUsage } from './process-usage.ts'
 import { createProgress, type Progress } from './progress.ts'
 import type {
   ByteSource,
@@ -24,19 +26,31 @@ import type {
   GuestPath,
   Lease,
   MicroVmHost,
+  MicroVmMetrics,
   MicroVmSpec,
   MicroVmStatus,
   ReadFileOptions,
+  ShareMount,
   WriteFileOptions,
 } from './spec.ts'
 
 /** A process that was just killed holds its lock a moment longer than its VM lives. */
 const DYING_MS = 1000
+/** So many files are named in one notice. */
+const NAMED = 5
 
 type Phase =
   | { readonly state: 'stopped' }
   | { readonly state: 'starting'; readonly done: Promise<void>; readonly abort: AbortController; waiters: number }
-  | { readonly state: 'running'; readonly vm: RunningVm; readonly lock: Lock }
+  | {
+      readonly state: 'running'
+      readonly vm: RunningVm
+      readonly lock: Lock
+      readonly sinceMs: number
+      /** For each mount that the guest may write to, what in it the host would run. */
+      readonly before: readonly HostRunFiles[]
+      commands: { readonly running: number; readonly begun: number }
+    }
   | { readonly state: 'stopping'; readonly done: Promise<void> }
 
 /** See {@link MicroVm}. */
@@ -87,6 +101,17 @@ export class OwnedVm implements MicroVm {
       ...(vm?.accelerator === undefined ? {} : { accelerator: vm.accelerator }),
       ...(vm?.pid === undefined ? {} : { pid: vm.pid }),
     }
+  }
+
+  async metrics(): Promise<MicroVmMetrics | undefined> {
+    const phase = this.#phase
+    if (phase.state !== 'running') return undefined
+    const { vm, sinceMs, commands } = phase
+    const [usage, diskBytes] = await Promise.all([
+      vm.pid === undefined ? { cpuMs: 0, memoryBytes: 0 } : processUsage(vm.pid),
+      vm.diskBytes(),
+    ])
+    return { uptimeMs: this.#now() - sinceMs, ...usage, diskBytes, commands }
   }
 
   async start(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
@@ -167,14 +192,23 @@ export class OwnedVm implements MicroVm {
     let vm: RunningVm | undefined
     try {
       vm = await this.#started(signal)
+      this.#count(vm, 1)
       return await work(vm)
     } catch (error) {
       if (vm !== undefined && this.#stopped.has(vm))
         throw new MicroVmError('stopped', `the VM "${this.#spec.name}" was stopped while ${doing}`, { cause: error })
       throw error
     } finally {
+      if (vm !== undefined) this.#count(vm, -1)
       release()
     }
+  }
+
+  #count(vm: RunningVm, change: 1 | -1): void {
+    const phase = this.#phase
+    if (phase.state !== 'running' || phase.vm !== vm) return
+    const { running, begun } = phase.commands
+    phase.commands = { running: running + change, begun: begun + Math.max(change, 0) }
   }
 
   async stop(): Promise<void> {
@@ -193,7 +227,7 @@ export class OwnedVm implements MicroVm {
         this.#stopped.add(phase.vm)
         const done = this.#release(
           this.#progress.stage('stopped', `stop ${this.#spec.name}`, () => phase.vm.stop()),
-          phase.lock,
+          phase,
         )
         this.#phase = { state: 'stopping', done }
         return done
@@ -219,12 +253,37 @@ export class OwnedVm implements MicroVm {
     return this.stop()
   }
 
-  async #release(end: Promise<void>, lock: Lock): Promise<void> {
+  async #release(end: Promise<void>, { lock, before }: Extract<Phase, { state: 'running' }>): Promise<void> {
     try {
       await end
+      await this.#warn(before)
     } finally {
       this.#phase = { state: 'stopped' }
       lock.release()
+    }
+  }
+
+  #look(): Promise<readonly HostRunFiles[]> {
+    return Promise.all(this.#writable().map((mount) => hostRunFiles(mount.host)))
+  }
+
+  #writable(): readonly ShareMount[] {
+    return this.#spec.mounts.filter((mount) => mount.readonly !== true)
+  }
+
+  /** Tells what the guest left that the host runs without being asked to. */
+  async #warn(before: readonly HostRunFiles[]): Promise<void> {
+    const after = await this.#look()
+    for (const [index, mount] of this.#writable().entries()) {
+      const changed = changedFiles(before[index] ?? new Map(), after[index] ?? new Map())
+      const [first] = changed
+      if (first === undefined) continue
+      const names = changed.slice(0, NAMED).map((path) => sanitiseLine(join(mount.host, path), 200))
+      const more = changed.length > NAMED ? ` and ${changed.length - NAMED} more` : ''
+      const runner = [...new Set(changed.map(runnerOf))].join(' and ')
+      this.#progress.notice(
+        `while "${this.#spec.name}" ran, ${names.join(', ')}${more} changed, where ${runner} of this machine take commands from: look before you use them there`,
+      )
     }
   }
 
@@ -263,7 +322,8 @@ export class OwnedVm implements MicroVm {
     const abort = new AbortController()
     const boot = async (): Promise<void> => {
       try {
-        this.#phase = { state: 'running', ...(await this.#boot(abort.signal)) }
+        const booted = await this.#boot(abort.signal)
+        this.#phase = { state: 'running', ...booted, sinceMs: this.#now(), commands: { running: 0, begun: 0 } }
       } catch (error) {
         this.#phase = { state: 'stopped' }
         throw abort.signal.aborted ? startAborted() : error
@@ -292,7 +352,9 @@ export class OwnedVm implements MicroVm {
     }
   }
 
-  async #boot(signal: AbortSignal): Promise<{ readonly vm: RunningVm; readonly lock: Lock }> {
+  async #boot(
+    signal: AbortSignal,
+  ): Promise<{ readonly vm: RunningVm; readonly lock: Lock; readonly before: readonly HostRunFiles[] }> {
     const { name, stateDir, egress } = this.#spec
     await mkdir(stateDir, { recursive: true, mode: 0o700 })
     const lock = await this.#own()
@@ -303,12 +365,13 @@ export class OwnedVm implements MicroVm {
         this.#progress.notice(
           `the VM "${name}" was given no network: ${egress.hosts.length} listed hosts are not reachable from it`,
         )
+      const before = await this.#look()
       const wanted = fingerprint(this.#spec, this.#backend.name)
       const recorded = await readFile(this.#fingerprintFile, 'utf8').catch(() => '')
       const kept = recorded.trim() === wanted ? await this.#backend.findDisk(wanted) : undefined
       const vm = kept === undefined ? await this.#bootNew(wanted, signal) : await this.#bootWith(kept, signal)
       await this.#progress.stage('ready', `${name} is ready`, async () => undefined)
-      return { vm, lock }
+      return { vm, lock, before }
     } catch (error) {
       lock.release()
       throw error
@@ -362,7 +425,7 @@ export class OwnedVm implements MicroVm {
     this.#leases.cancel()
     this.#progress.notice(`the VM "${this.#spec.name}" ended: ${messageOf(error)}`)
     // Its process may still be there when it was the protocol that broke.
-    this.#phase = { state: 'stopping', done: this.#release(phase.vm.stop(), phase.lock) }
+    this.#phase = { state: 'stopping', done: this.#release(phase.vm.stop(), phase) }
   }
 }
 

@@ -39,7 +39,7 @@ async function probeQemu(
   around: { readonly progress: Progress; readonly signal?: AbortSignal },
 ): Promise<BackendReport> {
   try {
-    requireHost(host)
+    requireHost(host, 'run')
     const kernel = await prepareKernel(host, around)
     const { accelerator, reason } = await proveAccelerator({
       ...around,

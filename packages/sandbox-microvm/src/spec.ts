@@ -226,5 +226,19 @@ export type MicroVmStatus = {
   readonly pid?: number
 }
 
+/** What a VM that runs uses of this machine, as this machine counts it: nothing of it is the guest's word. */
+export type MicroVmMetrics = {
+  /** Milliseconds since it serves. */
+  readonly uptimeMs: number
+  /** Processor time of its processes. */
+  readonly cpuMs: number
+  /** Memory of this machine that its processes hold now; less than the guest's until that has used it. */
+  readonly memoryBytes: number
+  /** What its disk takes, without the image under it. */
+  readonly diskBytes: number
+  /** Commands and files: under way now, and all that were since it serves. */
+  readonly commands: { readonly running: number; readonly begun: number }
+}
+
 /** Keeps a VM running until it is released. */
 export type Lease = { release(): void; [Symbol.asyncDispose](): Promise<void> }

@@ -49,7 +49,7 @@ describe('programs of the host', () => {
 
   test('that are missing are a typed failure', () => {
     expect(findProgram('bwrap', ['/no/such'])).toBeUndefined()
-    expect(() => spawnHost('qemu-img', [], { searchPath: ['/no/such'] })).toThrow(MicroVmError)
+    expect(() => spawnHost('mke2fs', [], { searchPath: ['/no/such'] })).toThrow(MicroVmError)
   })
 })
 
@@ -60,7 +60,7 @@ describe('what has to be installed', () => {
   test('is one command on each system', async () => {
     const root = await hostPackages(nothing, linux)
     expect(root.command).toBe(
-      'apt-get install -y --no-install-recommends qemu-system-x86 qemu-utils bubblewrap mmdebstrap util-linux e2fsprogs apt dpkg xz-utils',
+      'apt-get install -y --no-install-recommends qemu-system-x86 bubblewrap mmdebstrap util-linux e2fsprogs apt dpkg xz-utils',
     )
     expect(root.missing.find(({ program }) => program === 'bwrap')).toEqual({
       program: 'bwrap',

@@ -97,8 +97,30 @@ describe.skipIf(why !== undefined)('a VM', () => {
     expect((await sh(vm, 'cat /root/file')).out).toBe('slow\n')
   })
 
+  test('tells what it uses of this machine, while it runs', async () => {
+    const { vm } = made({ name: 'uses' })
+    expect(await vm.metrics()).toBeUndefined()
+    await sh(vm, 'head -c 20000000 /dev/urandom > /root/file; sync')
+    const before = await vm.metrics()
+    expect(before).toMatchObject({ commands: { running: 0, begun: 1 } })
+    expect(before?.diskBytes).toBeGreaterThan(20_000_000)
+    expect(before?.memoryBytes).toBeGreaterThan(50_000_000)
+    const busy = sh(vm, 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done')
+    await until(async () => (await vm.metrics())?.commands.running === 1, 'it is counted')
+    await busy
+    const after = await vm.metrics()
+    expect(after?.cpuMs).toBeGreaterThan(before?.cpuMs ?? Infinity)
+    expect(after?.uptimeMs).toBeGreaterThan(before?.uptimeMs ?? Infinity)
+    expect(after?.commands).toEqual({ running: 0, begun: 2 })
+    await vm.stop()
+    expect(await vm.metrics()).toBeUndefined()
+  })
+
   test('is built anew when its disk would be another, and only then', async () => {
-    const { vm, spec, host } = made({ name: 'print', bootstrap: ['echo one > /root/boot', 'test "$PWD" = /workspace'] })
+    const { vm, spec, host, events } = made({
+      name: 'print',
+      bootstrap: ['echo one > /root/boot', 'test "$PWD" = /workspace'],
+    })
     await sh(vm, 'echo kept > /root/file')
     await vm.stop()
     const [first] = disks(spec.stateDir)
@@ -111,6 +133,17 @@ describe.skipIf(why !== undefined)('a VM', () => {
     expect((await sh(changed, 'cat /root/file /root/boot; echo $A')).out).toBe('kept\none\n1\n')
     await changed.stop()
     expect(disks(spec.stateDir)).toEqual([first])
+    const larger = createMicroVm({ ...spec, diskMiB: 6144 }, host, { backend: 'qemu' })
+    vms.push(larger)
+    const size = 'cat /root/file; df -m / | tail -1 | tr -s " " | cut -d" " -f2'
+    expect((await sh(larger, size)).out).toMatch(/^kept\n5[5-9]\d\d\n$/)
+    await larger.stop()
+    expect((await sh(vm, size)).out).toMatch(/^kept\n5[5-9]\d\d\n$/)
+    expect(events).toContainEqual({
+      type: 'notice',
+      text: expect.stringMatching(/keeps its 6144 MiB, and 4096 are asked/),
+    })
+    await vm.stop()
     const rebuilt = createMicroVm({ ...spec, bootstrap: ['echo two > /root/boot'] }, host, { backend: 'qemu' })
     vms.push(rebuilt)
     expect((await sh(rebuilt, 'cat /root/boot; cat /root/file')).out).toBe('two\n')
@@ -279,7 +312,7 @@ describe('what a host lacks', () => {
     expect(error.code).toBe('missing_program')
     const sudo = process.getuid?.() === 0 ? '' : 'sudo '
     expect(error.message).toContain(
-      `Install it with: ${sudo}apt-get install -y --no-install-recommends qemu-system-x86 qemu-utils bubblewrap mmdebstrap`,
+      `Install it with: ${sudo}apt-get install -y --no-install-recommends qemu-system-x86 bubblewrap mmdebstrap`,
     )
     expect(it.vm.status().state).toBe('stopped')
   })

@@ -51,7 +51,8 @@ function memory(
       end = onEnd
       await script.boot?.(signal)
       return {
-        pid: 7,
+        pid: process.pid,
+        diskBytes: async () => 4096,
         exec: async ({ argv }) => {
           if (argv[0] !== 'mkdir') asked.push(argv.join(' '))
           return argv[0] === 'mkdir' ? result(0) : ((await script.exec?.(argv)) ?? result(0))

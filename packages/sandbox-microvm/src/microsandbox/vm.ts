@@ -44,7 +44,7 @@ export type VmParts = {
 }
 
 /** Boots a VM and waits until the guest agent in it serves. A boot that fails leaves no process and no socket. */
-export async function startVm(parts: VmParts): Promise<RunningVm> {
+export async function startVm(parts: VmParts): Promise<Omit<RunningVm, 'diskBytes'>> {
   const { home, socketDir, secrets, now, signal } = parts
   const agentFolder = await placeAgent(home)
   await mkdir(socketDir, { recursive: true, mode: 0o700 })

@@ -1,16 +1,16 @@
 import { createHash } from 'node:crypto'
-import { existsSync } from 'node:fs'
-import { mkdir, readdir, realpath, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, realpath, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Backend, BackendContext, Disk, RunningVm } from '../backend.ts'
+import { diskFiles } from '../disks.ts'
 import { MicroVmError } from '../errors.ts'
 import type { GuestConnection } from '../guest-connection.ts'
 import { networkPlan } from '../guest-network.ts'
 import { readGuestFile, writeGuestFile } from '../guest-files.ts'
-import { DEFAULT_SEARCH_PATH, runHost } from '../host-process.ts'
+import { DEFAULT_SEARCH_PATH } from '../host-process.ts'
 import { requireHost } from '../host-packages.ts'
 import { missingPackages } from '../images/provision.ts'
-import { hasMoved, imagePath, noteImageUse, readRecord } from '../images/store.ts'
+import { noteImageUse, readRecord } from '../images/store.ts'
 import type { Accelerator } from '../spec.ts'
 import { findAccelerator } from './accelerator.ts'
 import { boxWorks } from './box.ts'
@@ -26,24 +26,27 @@ const LOCKED_MS = 250
 const FIRST_BOOT_MS = 30_000
 const STATE_DIR_MODE = 0o700
 
-/**
- * QEMU as a backend. A disk is a file `disk-<fingerprint>-<image>.qcow2` in the spec's `stateDir`, over the read-only image
- * of that very build; while it is made its name starts with `new-`.
- */
+/** QEMU as a backend. */
 export function qemuBackend(context: BackendContext): Backend {
   const { spec, host, progress, network, now, randomBytes } = context
   const searchPath = host.searchPath ?? DEFAULT_SEARCH_PATH
   // One owner at a time has this folder, and two VMs never share a name.
   const socketDir = join(host.runtimeDir, createHash('sha256').update(spec.stateDir).digest('hex').slice(0, 16))
   const memoryFile = `${socketDir}.memory`
-  const path = (disk: Disk): string => join(spec.stateDir, disk.name)
-  const imageId = (disk: Disk): string => /-([0-9a-f]{16}-[0-9a-f]{16})\.qcow2$/.exec(disk.name)?.[1] ?? ''
-  const imageOf = (disk: Disk): string => imagePath(host.cacheDir, imageId(disk))
-  const disks = async (prefix: string): Promise<readonly Disk[]> =>
-    (await readdir(spec.stateDir))
-      .filter((name) => name.startsWith(prefix) && name.endsWith('.qcow2'))
-      .map((name) => ({ name }))
-  const discardDisk = (disk: Disk): Promise<void> => rm(path(disk), { force: true })
+  const disks = diskFiles(context, {
+    prefix: '',
+    prepare: async (signal) => {
+      requireHost(host, 'run')
+      // The kernel downloads while the image builds.
+      const [image] = await Promise.all([
+        prepareImage(spec.image, host, { progress, signal }),
+        prepareKernel(host, { progress, signal }),
+      ])
+      return image
+    },
+    // QEMU is told which image it is.
+    followsHeader: false,
+  })
 
   type Start = {
     readonly disk: Disk
@@ -81,7 +84,7 @@ export function qemuBackend(context: BackendContext): Backend {
       name: `reve-${spec.name}`,
       vmlinux: kernel.vmlinux,
       initrd: kernel.initrd,
-      disk: { overlay: path(disk), base: imageOf(disk) },
+      disk: { overlay: disks.path(disk), base: disks.image(disk) },
       shares,
     }
     const options = {
@@ -132,63 +135,16 @@ export function qemuBackend(context: BackendContext): Backend {
 
   return {
     name: 'qemu',
+    ...disks,
     cleanUp: async () => {
-      for (const disk of await disks('new-')) await discardDisk(disk)
+      await disks.discardNew()
       for (const left of [socketDir, memoryFile]) await rm(left, { recursive: true, force: true })
       await removeStaleTemplates(host, now())
     },
-    findDisk: async (fingerprint) => {
-      const [disk] = await disks(`disk-${fingerprint.slice(0, 16)}-`)
-      if (disk === undefined) return undefined
-      if (existsSync(imageOf(disk))) {
-        if (!(await hasMoved(host.cacheDir, spec.image.ref, imageId(disk)))) return disk
-        progress.notice(
-          `${spec.image.ref} is another image by now; a new disk is made for "${spec.name}", what was installed in the VM is lost`,
-        )
-        return undefined
-      }
-      progress.notice(
-        `the image under the disk of "${spec.name}" is gone from the cache; a new disk is made, what was installed in the VM is lost`,
-      )
-      return undefined
-    },
-    createDisk: async (fingerprint, signal) => {
-      requireHost(host)
-      // The kernel downloads while the image builds.
-      const [image] = await Promise.all([
-        prepareImage(spec.image, host, { progress, signal }),
-        prepareKernel(host, { progress, signal }),
-      ])
-      const { size } = await stat(image.path)
-      if (size > spec.diskMiB * 2 ** 20)
-        throw new MicroVmError(
-          'bad_spec',
-          `the image "${spec.image.ref}" needs a disk of at least ${Math.ceil(size / 2 ** 20)} MiB, and "${spec.name}" has ${spec.diskMiB}; set disk in sandbox.lua`,
-        )
-      const disk = { name: `new-${fingerprint.slice(0, 16)}-${image.id}.qcow2` }
-      const made = await runHost(
-        'qemu-img',
-        ['create', '-q', '-f', 'qcow2', '-F', 'raw', '-b', image.path, path(disk), `${spec.diskMiB}M`],
-        { searchPath, signal },
-      )
-      if (made.code !== 0)
-        throw new MicroVmError('image_failed', `the disk of "${spec.name}" could not be made: ${made.stderr.trim()}`)
-      return disk
-    },
-    keepDisk: async (disk) => {
-      const kept = { name: disk.name.replace(/^new-/, 'disk-') }
-      await rename(path(disk), path(kept))
-      await noteImageUse(host.cacheDir, imageId(kept), path(kept))
-      for (const old of await disks('disk-')) if (old.name !== kept.name) await discardDisk(old)
-    },
-    discardDisk,
-    removeDisks: async () => {
-      for (const disk of [...(await disks('new-')), ...(await disks('disk-'))]) await discardDisk(disk)
-    },
     boot: async (disk, signal, onEnd): Promise<RunningVm> => {
       requireHost(host, 'run')
-      await noteImageUse(host.cacheDir, imageId(disk), path(disk))
-      const record = await readRecord(host.cacheDir, imageId(disk))
+      await noteImageUse(host.cacheDir, disks.imageId(disk), disks.path(disk))
+      const record = await readRecord(host.cacheDir, disks.imageId(disk))
       const reach = await network?.()
       const plan = reach === undefined ? undefined : networkPlan(reach)
       const { vm, accelerator, isRestored } = await start({ disk, signal, onEnd, plan })
@@ -206,6 +162,7 @@ export function qemuBackend(context: BackendContext): Backend {
       return {
         accelerator,
         pid: vm.pid,
+        diskBytes: () => disks.bytes(disk),
         env: record?.env ?? {},
         missing: missingPackages(record, spec.image.packages),
         exec: (command) => guest.exec(command),

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { MicroVmError } from '../errors.ts'
-import { hostPackages, requireHost } from '../host-packages.ts'
+import { missingFor, requireHost } from '../host-packages.ts'
 import { DEFAULT_SEARCH_PATH } from '../host-process.ts'
 import { ensureLocal, ensurePulled, type ImageHost } from '../images/ensure.ts'
 import { DEFAULT_LIMITS, type ImageLimits } from '../images/layers.ts'
@@ -43,7 +43,7 @@ export async function prepareKernel(host: MicroVmHost, options: PrepareOptions =
   const agent = await guestAgent()
   const known = await findKernel(host.cacheDir, agent)
   if (known !== undefined) return known
-  requireHost(host)
+  requireHost(host, 'kernel')
   return progressOf(host, options).stage('kernel', 'prepare the guest kernel', () =>
     ensureKernel({ ...aptHost(host, options.signal), agent }),
   )
@@ -81,7 +81,7 @@ export async function prepareImage(
       return built({ suite: source.suite, packages }, host, options, progress)
     case 'debian': {
       const root = { suite: source.suite, packages }
-      if (packages.length > 0 && (await canBuild(host))) {
+      if (packages.length > 0 && canBuild(host)) {
         progress.notice(
           `${spec.ref} is built from Debian's packages as debootstrap:${source.suite}, with those of the sandbox in it`,
         )
@@ -116,7 +116,7 @@ export async function prepareImage(
 async function built(root: Root, host: MicroVmHost, options: PrepareOptions, progress: Progress): Promise<Image> {
   const known = await findImage(root, host.cacheDir)
   if (known !== undefined) return known
-  requireHost(host)
+  requireHost(host, 'image')
   const label = `build the image ${root.suite}${root.packages.length === 0 ? '' : ` with ${root.packages.length} packages`}`
   return progress.stage('image', label, (onLabel) => buildImage(root, { ...aptHost(host, options.signal), onLabel }))
 }
@@ -163,10 +163,5 @@ const imageHost = (host: MicroVmHost, options: PrepareImageOptions, onLabel: (la
   ...(options.stallMs === undefined ? {} : { stallMs: options.stallMs }),
 })
 
-/** Programs that build an image from packages; a machine that is not Debian's has none of them. */
-const BUILDERS: readonly string[] = ['mmdebstrap', 'apt-get', 'unshare', 'mke2fs']
-
-async function canBuild(host: MicroVmHost): Promise<boolean> {
-  const { missing } = await hostPackages(host)
-  return !missing.some(({ program }) => BUILDERS.includes(program))
-}
+/** A machine that is not Debian's has nothing to build images with. */
+const canBuild = (host: MicroVmHost): boolean => missingFor('image', host).length === 0

@@ -2,18 +2,18 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
-import { findProgram } from '../src/host-process.ts'
 import { homeOf, keyOf } from '../src/microsandbox/home.ts'
-import { backingOf, createQcow2 } from '../src/microsandbox/qcow2.ts'
+import { backingOf, createQcow2, growQcow2 } from '../src/qcow2.ts'
 import { folder, removeFolders } from './helpers.ts'
+import { hasProgram } from './images/tools.ts'
 
 afterAll(removeFolders)
 
-const qemuImg = findProgram('qemu-img')
-if (qemuImg === undefined) console.warn('qcow2 disks are not judged by qemu-img: it is not installed')
+const judge = hasProgram('qemu-img')
+if (!judge) console.warn('qcow2 disks are not judged by qemu-img: it is not installed')
 
 describe('a disk', () => {
-  test.skipIf(qemuImg === undefined).each([1024, 16_384, 1 << 24])(
+  test.skipIf(!judge).each([1024, 16_384, 1 << 24])(
     'of %i MiB is one to qemu-img too, and reads as its image with zeroes behind',
     async (mebibytes) => {
       const [image, disk] = ['image.raw', 'disk.qcow2'].map((name) => join(folder(), name)) as [string, string]
@@ -21,7 +21,7 @@ describe('a disk', () => {
       writeFileSync(image, content)
       await createQcow2(disk, image, mebibytes * 2 ** 20)
       const run = (...args: readonly string[]): string => {
-        const { status, stdout, stderr } = spawnSync(qemuImg ?? '', args, { encoding: 'utf8' })
+        const { status, stdout, stderr } = spawnSync('qemu-img', args, { encoding: 'utf8' })
         expect([status, stderr]).toEqual([0, ''])
         return stdout
       }
@@ -36,6 +36,16 @@ describe('a disk', () => {
       expect(readFileSync(`${disk}.raw`)).toEqual(Buffer.concat([content, Buffer.alloc(2 ** 20 - content.length)]))
       expect(await backingOf(disk)).toBe(image)
       expect(statSync(disk).mode & 0o777).toBe(0o600)
+
+      const [has, more] = [mebibytes * 2 ** 20, mebibytes * 2 ** 20 + 5 * 2 ** 30]
+      // The largest one's first table is full; it keeps its size.
+      const larger = mebibytes === 1 << 24 ? has : more
+      expect(await growQcow2(disk, more)).toBe(larger)
+      expect(await growQcow2(disk, has)).toBe(larger)
+      expect(run('check', disk)).toContain('No errors were found')
+      expect(JSON.parse(run('info', '--output=json', disk))).toMatchObject({ 'virtual-size': larger })
+      run('dd', '-f', 'qcow2', '-O', 'raw', 'bs=1M', 'count=1', `if=${disk}`, `of=${disk}.raw`)
+      expect(readFileSync(`${disk}.raw`).subarray(0, content.length)).toEqual(content)
     },
   )
 
@@ -59,6 +69,8 @@ describe('a disk', () => {
     ]) {
       writeFileSync(path, wrong)
       expect(await backingOf(path)).toBeUndefined()
+      await growQcow2(path, 2 ** 31)
+      if (wrong.length < 200) expect(readFileSync(path)).toEqual(wrong)
     }
   })
 })

@@ -56,6 +56,37 @@ export async function createQcow2(path: string, backing: string, bytes: number):
   await file.sync()
 }
 
+/**
+ * Gives a disk that no hypervisor has open a size of `bytes`, when that is more than it has; what it holds stays. Killed at any
+ * instant it has the old size or the new one.
+ *
+ * @returns the size that it has now; undefined for what is no disk that `createQcow2` made, which is left as it is
+ */
+export async function growQcow2(path: string, bytes: number): Promise<number | undefined> {
+  await using file = await open(path, 'r+')
+  const header = Buffer.alloc(HEADER_BYTES)
+  const { bytesRead } = await file.read(header, 0, HEADER_BYTES, 0)
+  if (bytesRead < HEADER_BYTES || header.readUInt32BE(0) !== MAGIC || header.readUInt32BE(4) !== VERSION)
+    return undefined
+  const has = Number(header.readBigUInt64BE(24))
+  if (bytes <= has) return has
+  const entries = header.readUInt32BE(36)
+  const wanted = Math.ceil(bytes / MAPPED)
+  const fits = Math.ceil((entries * 8) / CLUSTER) === Math.ceil((wanted * 8) / CLUSTER)
+  // One that was in use when its host lost power says so here, and has to be mended by its hypervisor first.
+  const features = header.readBigUInt64BE(72)
+  if (header.readUInt32BE(20) !== CLUSTER_BITS || features !== 0n || !fits) return has
+  const table = Number(header.readBigUInt64BE(40))
+  await file.write(Buffer.alloc((wanted - entries) * 8), 0, (wanted - entries) * 8, table + entries * 8)
+  await file.sync()
+  // Both numbers are in one sector.
+  header.writeBigUInt64BE(BigInt(bytes), 24)
+  header.writeUInt32BE(wanted, 36)
+  await file.write(header, 0, HEADER_BYTES, 0)
+  await file.sync()
+  return bytes
+}
+
 /** The image under a disk as its header names it, or undefined for what is no such disk. */
 export async function backingOf(path: string): Promise<string | undefined> {
   await using file = await open(path, 'r')
