@@ -36,9 +36,7 @@ export interface Confined {
   /** As `readBytes`, decoded as UTF-8 with U+FFFD for what is not. */
   readText(path: string, options: { readonly maxBytes: number }): Promise<string>
   /** A file's or folder's size, and when its content and when anything of it changed (which nobody can set); a link is refused. */
-  stat(
-    path: string,
-  ): Promise<{
+  stat(path: string): Promise<{
     readonly kind: 'file' | 'folder' | 'other'
     readonly size: number
     readonly modifiedMs: number
