@@ -41,9 +41,11 @@ sandbox {
     },
   },
 
-  -- Commands that run once, when the disk is new. A failing one fails the start.
-  -- bootstrap = {
-  --   "curl -fsSL https://mise.run | sh && ~/.local/bin/mise use -g node@lts",
-  --   "git config --global init.defaultBranch main",
-  -- },
+  -- Language tools of mise and packages of npm, installed once, when the disk
+  -- is new. They come from hosts that `allow` has to list.
+  -- mise = { "node@lts" },
+  -- npm = { "@ast-grep/cli" },
+
+  -- Commands that run once, after those. A failing one fails the start.
+  -- bootstrap = { "git config --global init.defaultBranch main" },
 }

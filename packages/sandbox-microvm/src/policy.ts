@@ -6,6 +6,7 @@ import { MicroVmError } from './errors.ts'
 import { imageProblem } from './images/reference.ts'
 import { gitCredentialEnv } from './git-credentials.ts'
 import type { MicroVmSpec } from './spec.ts'
+import { toolchainCommands } from './toolchain.ts'
 
 /** The seed's set of tools. */
 const DEFAULT_PACKAGES = [
@@ -29,11 +30,7 @@ const IDLE_STOP_MS = 30_000
 /** Hints for fields that people try, from other sandboxes and other versions. */
 const KNOWN_WRONG: Readonly<Record<string, string>> = {
   value: "a secret's value never stands in a file: name the environment variable that holds it as `source`",
-  workdir: 'the working directory is always /workspace',
-  root_disk: 'it is called `disk` here, in MiB',
   hosts: 'the list of reachable hosts is called `allow`',
-  mise: 'language tools are installed by a line of `bootstrap`, from a host that `allow` lists',
-  npm: 'npm packages are installed by a line of `bootstrap`, from a host that `allow` lists',
 }
 
 /** Lua has one empty table for lists and for maps. */
@@ -107,6 +104,22 @@ const packageName = v.pipe(
   v.string('must be a string'),
   v.regex(/^[a-z0-9][a-z0-9+.-]+$/, 'must be the name of a Debian package'),
 )
+const toolName = v.pipe(
+  v.string('must be a string'),
+  v.regex(/^[A-Za-z0-9][A-Za-z0-9._:@/+-]*$/, 'must be a tool of mise such as "node@lts"'),
+)
+const npmName = v.pipe(
+  v.string('must be a string'),
+  v.regex(
+    /^(@[a-z0-9._~-]+\/)?[a-z0-9][a-z0-9._~-]*(@[A-Za-z0-9._+-]+)?$/,
+    'must be an npm package such as "typescript@5"',
+  ),
+)
+const vmLabel = v.pipe(
+  v.string('must be a string'),
+  v.regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/, 'must have 1 to 63 letters, digits, _ and -'),
+)
+const size = whole(1024, 1 << 24, ' (MiB)')
 const image = v.pipe(
   v.string('must be a string'),
   v.rawCheck(({ dataset, addIssue }) => {
@@ -125,27 +138,52 @@ const Secret = exact({
   query: v.optional(v.boolean('must be true or false'), false),
 })
 
+const DEFAULT_DISK = 16_384
+
 /** The value of `sandbox{}` in sandbox.lua. An unknown field is an error: a misspelt one would open or close something unsaid. */
-export const SandboxPolicySchema = exact({
-  image: v.optional(image, 'debian:trixie-slim'),
-  cpus: v.optional(whole(1, 64), 2),
-  memory: v.optional(whole(128, 1 << 20, ' (MiB)'), 2048),
-  disk: v.optional(whole(1024, 1 << 24, ' (MiB)'), 16_384),
-  provision: v.optional(v.boolean('must be true or false'), true),
-  packages: v.optional(list(packageName), DEFAULT_PACKAGES),
-  bootstrap: v.optional(list(text), []),
-  allow: v.optional(v.pipe(list(reachable), sortedHosts), []),
-  env: v.optional(
-    v.pipe(
-      v.unknown(),
-      emptyTo({}),
-      v.record(variable, v.string('must be a string'), 'must be a table of names and strings'),
+export const SandboxPolicySchema = v.pipe(
+  exact({
+    image: v.optional(image, 'debian:trixie-slim'),
+    cpus: v.optional(whole(1, 64), 2),
+    memory: v.optional(whole(128, 1 << 20, ' (MiB)'), 2048),
+    /** In place of the one that the agent's folder gives it. */
+    name: v.optional(vmLabel),
+    /** Also called `disk`. */
+    root_disk: v.optional(size),
+    disk: v.optional(size),
+    /** What there is no choice about may be said. */
+    workdir: v.optional(v.literal(WORKDIR, 'must be "/workspace": a relative path means the same inside and outside')),
+    mount_workspace: v.optional(v.literal(true, 'must be true: the workspace is where the agent works')),
+    provision: v.optional(v.boolean('must be true or false'), true),
+    packages: v.optional(list(packageName), DEFAULT_PACKAGES),
+    /** Tools of mise, packages of npm: installed on a new disk before `bootstrap`, over what `allow` lists. */
+    mise: v.optional(list(toolName), []),
+    npm: v.optional(list(npmName), []),
+    bootstrap: v.optional(list(text), []),
+    allow: v.optional(v.pipe(list(reachable), sortedHosts), []),
+    env: v.optional(
+      v.pipe(
+        v.unknown(),
+        emptyTo({}),
+        v.record(variable, v.string('must be a string'), 'must be a table of names and strings'),
+      ),
+      {},
     ),
-    {},
+    secrets: v.optional(list(Secret), []),
+    backend: v.optional(
+      v.picklist(['auto', 'microsandbox', 'qemu'], 'must be "auto", "microsandbox" or "qemu"'),
+      'auto',
+    ),
+  }),
+  v.check(
+    ({ disk, root_disk }) => disk === undefined || root_disk === undefined,
+    '`disk` and `root_disk` are the same: give one',
   ),
-  secrets: v.optional(list(Secret), []),
-  backend: v.optional(v.picklist(['auto', 'microsandbox', 'qemu'], 'must be "auto", "microsandbox" or "qemu"'), 'auto'),
-})
+  v.transform(({ root_disk, disk, workdir: _, mount_workspace: __, ...policy }) => ({
+    ...policy,
+    disk: root_disk ?? disk ?? DEFAULT_DISK,
+  })),
+)
 
 /** A sandbox's policy, checked and with its defaults. Sizes in MiB. */
 export type SandboxPolicy = v.InferOutput<typeof SandboxPolicySchema>
@@ -192,7 +230,7 @@ export function policyToSpec(
 ): MicroVmSpec {
   const placeholders = policy.secrets.map((secret) => [secret.env, placeholderOf(secret)] as const)
   return {
-    name: place.name,
+    name: policy.name ?? place.name,
     stateDir: place.stateDir,
     fingerprintFile: place.fingerprintFile ?? join(dirname(place.stateDir), 'sandbox-fingerprint'),
     image: { ref: policy.image, packages: policy.provision ? policy.packages : [] },
@@ -203,7 +241,7 @@ export function policyToSpec(
     workdir: WORKDIR,
     env: { ...gitCredentialEnv(policy.secrets), ...policy.env, ...Object.fromEntries(placeholders) },
     egress: policy.allow.length === 0 ? { kind: 'none' } : { kind: 'list', hosts: policy.allow },
-    bootstrap: policy.bootstrap,
+    bootstrap: [...(policy.provision ? toolchainCommands(policy.mise, policy.npm) : []), ...policy.bootstrap],
     idleStopMs: IDLE_STOP_MS,
   }
 }

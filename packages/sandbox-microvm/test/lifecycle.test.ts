@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { createMicroVm, type MicroVm, MicroVmError } from '../src/index.ts'
 import { findProgram, HOST_PROGRAMS, type HostProgram } from '../src/host-process.ts'
+import { toolchainCommands } from '../src/toolchain.ts'
 import { bench, folder, removeFolders, sh, until, wait, whyNoVm } from './helpers.ts'
 
 const why = await whyNoVm()
@@ -155,6 +156,34 @@ describe.skipIf(why !== undefined)('a VM', () => {
     await rebuilt.stop()
     rmSync(join(spec.stateDir, 'fingerprint'))
     expect((await sh(rebuilt, 'cat /root/file')).code).toBe(1)
+  })
+
+  test('gets its language tools once, and a login shell finds them', async () => {
+    // What mise.run sends, and mise and npm themselves, are stubs that write down how they were called.
+    const stubs = `cat > /usr/local/bin/curl <<'END'
+#!/bin/sh
+echo "curl $*" >> /root/log
+for last; do :; done
+test "$last" = https://mise.run || exit 6
+cat > /tmp/mise-install <<'SCRIPT'
+printf '#!/bin/sh\necho "mise $*" >> /root/log\nmkdir -p ~/.local/share/mise/shims\nprintf "#!/bin/sh\\\\necho its node\\\\n" > ~/.local/share/mise/shims/node\nchmod +x ~/.local/share/mise/shims/node\n' > "$MISE_INSTALL_PATH"
+chmod +x "$MISE_INSTALL_PATH"
+SCRIPT
+END
+printf '#!/bin/sh\necho "npm $*" >> /root/log\n' > /usr/local/bin/npm
+chmod +x /usr/local/bin/curl /usr/local/bin/npm`
+    const { vm } = made({
+      name: 'tools',
+      bootstrap: [stubs, ...toolchainCommands(['node@lts', 'go'], ['typescript@5'])],
+    })
+    const { out } = await sh(vm, 'cat /root/log; sh -lc node')
+    expect(out.split('\n')).toEqual([
+      expect.stringMatching(/^curl -fsSL .* https:\/\/mise\.run$/),
+      'mise use -g -- node@lts go',
+      'npm install -g --no-fund --no-audit -- typescript@5',
+      'its node',
+      '',
+    ])
   })
 
   test('whose bootstrap fails leaves nothing new, and the old disk as it was', async () => {

@@ -30,6 +30,8 @@ describe('a policy', () => {
         'file',
         'less',
       ],
+      mise: [],
+      npm: [],
       bootstrap: [],
       allow: [],
       env: {},
@@ -45,6 +47,25 @@ describe('a policy', () => {
     ])
   })
 
+  test('may call the disk by its other name, not by both', () => {
+    expect(parsePolicy({ root_disk: 2048, workdir: '/workspace', mount_workspace: true })).toMatchObject({ disk: 2048 })
+    expect(() => parsePolicy({ root_disk: 2048, disk: 2048 })).toThrow('`disk` and `root_disk` are the same: give one')
+  })
+
+  test('may name the VM, and installs language tools before its own bootstrap, unless it provisions nothing', () => {
+    const place = { name: 'given', stateDir: '/a/.reve/vm', workspace: '/a/workspace' }
+    const policy = { name: 'mine', mise: ['node@lts', 'npm:x@1'], npm: ['@ast-grep/cli'], bootstrap: ['true'] }
+    const spec = policyToSpec(parsePolicy(policy), place)
+    expect(spec.name).toBe('mine')
+    expect(spec.bootstrap.map((line) => line.split('\n')[0])).toEqual([
+      '# install mise',
+      '# install node@lts, npm:x@1',
+      '# install @ast-grep/cli',
+      'true',
+    ])
+    expect(policyToSpec(parsePolicy({ ...policy, provision: false }), place).bootstrap).toEqual(['true'])
+  })
+
   test("takes Lua's empty table for a list and for a map", () => {
     expect(parsePolicy({ allow: {}, env: [], packages: {}, secrets: {} })).toMatchObject({
       allow: [],
@@ -58,11 +79,23 @@ describe('a policy', () => {
   test.each([
     ['an unknown field', { imgae: 'x' }, ['imgae: unknown field (did you mean "image"?)']],
     [
-      'a field of another sandbox',
-      { workdir: '/src', root_disk: 1 },
+      'what there is no choice about',
+      { workdir: '/src', mount_workspace: false, hosts: [] },
       [
-        'workdir: unknown field: the working directory is always /workspace',
-        'root_disk: unknown field: it is called `disk` here, in MiB',
+        'workdir: must be "/workspace": a relative path means the same inside and outside',
+        'mount_workspace: must be true: the workspace is where the agent works',
+        'hosts: unknown field: the list of reachable hosts is called `allow`',
+      ],
+    ],
+    [
+      'words that a shell would understand, or a program for options',
+      { mise: ['node@lts; rm -rf /', '-x'], npm: ['$(id)', '--global'], name: 'a b' },
+      [
+        'name: must have 1 to 63 letters, digits, _ and -',
+        'mise/0: must be a tool of mise such as "node@lts"',
+        'mise/1: must be a tool of mise such as "node@lts"',
+        'npm/0: must be an npm package such as "typescript@5"',
+        'npm/1: must be an npm package such as "typescript@5"',
       ],
     ],
     [
