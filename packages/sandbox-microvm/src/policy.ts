@@ -179,7 +179,7 @@ export const SandboxPolicySchema = v.pipe(
     ({ disk, root_disk }) => disk === undefined || root_disk === undefined,
     '`disk` and `root_disk` are the same: give one',
   ),
-  v.transform(({ root_disk, disk, workdir: _, mount_workspace: __, ...policy }) => ({
+  v.transform(({ root_disk, disk, workdir: _workdir, mount_workspace: _mount, ...policy }) => ({
     ...policy,
     disk: root_disk ?? disk ?? DEFAULT_DISK,
   })),
