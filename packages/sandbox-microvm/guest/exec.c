@@ -25,6 +25,8 @@
 #define DRAIN_MS 50
 /* What two pipes hold at most, so that a child that goes on writing cannot keep a command from ending. */
 #define LATE_BYTES (128u << 10)
+/* How often a terminal is looked at that its program has let go of: it may open it again. */
+#define LOOSE_MS 20
 
 struct program {
   int used;
@@ -33,6 +35,7 @@ struct program {
   int in, out, err;    /* our ends, -1 when closed; with a terminal the first two are its master */
   int is_terminal;
   int open_line;       /* what was typed last is not the end of a line */
+  int64_t loose_until; /* nobody has the terminal open; when it is looked at again */
   uint32_t credit;     /* output bytes that may be sent now */
   uint8_t *input;      /* bytes for its stdin that it has not taken */
   size_t input_length;
@@ -320,6 +323,11 @@ static size_t forward(struct program *program, int *fd, uint8_t type) {
   if (*fd < 0 || program->credit == 0) return 0;
   ssize_t got = read(*fd, buffer, program->credit < CHUNK ? program->credit : CHUNK);
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return 0;
+  if (got <= 0 && program->is_terminal && !program->ended) {
+    /* Many programs close their streams before they end: a terminal that went away now would kill them (SIGHUP). */
+    program->loose_until = system_now() + LOOSE_MS;
+    return 0;
+  }
   if (got <= 0) {
     close_fd(fd);
     return 0;
@@ -350,7 +358,8 @@ size_t exec_poll(struct pollfd *at, size_t room) {
   for (size_t i = 0; i < MAX_PROGRAMS && count + 3 <= room; i++) {
     struct program *program = &programs[i];
     if (!program->used) continue;
-    int reads = program->credit > 0;
+    int loose = !program->ended && program->loose_until > system_now();
+    int reads = program->credit > 0 && !loose;
     int writes = program->input_length > 0 || program->input_ends;
     at[count++] = (struct pollfd){.fd = writes ? program->in : -1, .events = POLLOUT};
     at[count++] = (struct pollfd){.fd = reads ? program->out : -1, .events = POLLIN};
@@ -376,10 +385,11 @@ int exec_timeout(void) {
   int soonest = -1;
   for (size_t i = 0; i < MAX_PROGRAMS; i++) {
     struct program *program = &programs[i];
-    if (!program->used || !program->ended) continue;
-    int64_t left = program->close_at - system_now();
+    if (!program->used || (!program->ended && program->loose_until == 0)) continue;
+    int64_t left = (program->ended ? program->close_at : program->loose_until) - system_now();
+    if (!program->ended && left <= 0) program->loose_until = 0;
     int wait = left < 0 ? 0 : (int)left;
-    if (program->credit == 0) wait = DRAIN_MS; /* the host has to take what was sent first */
+    if (program->ended && program->credit == 0) wait = DRAIN_MS; /* the host has to take what was sent first */
     if (soonest < 0 || wait < soonest) soonest = wait;
   }
   return soonest;

@@ -52,7 +52,15 @@ describe.skipIf(why !== undefined)('a command on a terminal', () => {
     expect((await it.handle.result).exitCode).toBe(0)
     const typed = await vm.exec({ argv: ['cat'], pty, stdin: 'no end of line' })
     expect([typed.exitCode, Buffer.from(typed.stdout).toString()]).toEqual([0, 'no end of lineno end of line'])
-    expect((await vm.exec({ argv: ['cat'], pty })).exitCode).toBe(0)
+  })
+
+  test('may let go of its terminal before it ends, and take it again', async () => {
+    const codes = new Set<number>()
+    for (let run = 0; run < 40; run++) codes.add((await vm.exec({ argv: ['cat'], pty })).exitCode)
+    expect([...codes]).toEqual([0])
+    const again = 'exec 0<&- 1>&- 2>&-; sleep 0.1; exec > /dev/tty; echo again; exit 3'
+    const result = await vm.exec({ argv: ['sh', '-c', again], pty })
+    expect([result.exitCode, Buffer.from(result.stdout).toString()]).toEqual([3, 'again\r\n'])
   })
 
   test('takes more than a terminal holds, when it reads', async () => {
