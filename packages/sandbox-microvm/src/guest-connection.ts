@@ -23,6 +23,8 @@ const ANSWER_MS = 60_000
 const FULL_BYTES = 1024 * 1024
 /** A guest that makes us answer and reads no answers is not served any more: each frame costs us more than its bytes. */
 const UNREAD_FRAMES = 64 * 1024
+/** A source of many small pieces is no reason to take the guest for one that does not read. */
+const FULL_FRAMES = UNREAD_FRAMES / 4
 
 /** The host's end of the channel to a guest agent. */
 export type GuestConnection = {
@@ -88,7 +90,10 @@ export function connectGuest(
     onLost(error)
   }
 
-  const written = (): void => void (unread -= 1)
+  const written = (): void => {
+    unread -= 1
+    if (unread < FULL_FRAMES && waitForRoom.length > 0) makeRoom()
+  }
   const send = (type: number, channel: number, payload?: Uint8Array): void => {
     if (lost !== undefined) return
     unread += 1
@@ -96,12 +101,13 @@ export function connectGuest(
   }
 
   const whenRoom = (callback: () => void): void => {
-    if (stream.writableLength < FULL_BYTES) callback()
+    if (stream.writableLength < FULL_BYTES && unread < FULL_FRAMES) callback()
     else waitForRoom.push(callback)
   }
-  stream.on('drain', () => {
+  const makeRoom = (): void => {
     for (const callback of waitForRoom.splice(0)) whenRoom(callback)
-  })
+  }
+  stream.on('drain', makeRoom)
   const way = (channel: number): ChannelIo => ({
     send: (type, payload) => send(type, channel, payload),
     whenRoom,

@@ -232,6 +232,11 @@ describe.skipIf(why !== undefined)('a command in the guest', () => {
       }),
     }
     expect((await sh(vm, 'head -n 1', { stdin: endless })).out).toBe('y\n')
+    // Half a window of the smallest pieces, faster than anybody reads.
+    async function* small(): AsyncGenerator<Uint8Array> {
+      for (let count = 0; count < 100_000; count++) yield Buffer.from('z')
+    }
+    expect((await sh(vm, 'wc -c', { stdin: small() })).out.trim()).toBe('100000')
     // A pipe that nobody closes must not keep its reader's process alive.
     const silent = new Readable({ read: () => undefined })
     expect((await sh(vm, 'echo done', { stdin: silent })).out).toBe('done\n')
