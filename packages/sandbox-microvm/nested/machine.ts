@@ -123,7 +123,7 @@ export async function runMachine(machine: Machine, signal: AbortSignal): Promise
       ...['-append', 'console=ttyS0 quiet panic=-1 mitigations=off nokaslr random.trust_cpu=on tsc=reliable'],
       ...['-drive', `file=${machine.root},if=none,id=root,format=qcow2,cache=unsafe`],
       ...['-device', 'virtio-blk-pci,drive=root'],
-      ...['-drive', `file=${machine.payload},if=none,id=payload,format=raw,cache=unsafe`],
+      ...['-drive', `file=${machine.payload},if=none,id=payload,format=raw,cache=unsafe,snapshot=on`],
       ...['-device', 'virtio-blk-pci,drive=payload'],
       // A card that leads nowhere: without a way out the machine's guests would get no network of either family.
       ...['-netdev', 'user,id=net,restrict=on', '-device', 'virtio-net-pci,netdev=net'],
