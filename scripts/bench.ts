@@ -6,6 +6,7 @@ import { parseArgs } from 'node:util'
 import { compare, type Comparison, type Outcome } from '../bench/measure.ts'
 import * as microvm from '../bench/microvm.ts'
 import * as microvmStart from '../bench/microvm-start.ts'
+import * as providerStream from '../bench/provider-stream.ts'
 import * as sessionAppend from '../bench/session-append.ts'
 import * as sessionOpen from '../bench/session-open.ts'
 import * as start from '../bench/start.ts'
@@ -14,6 +15,7 @@ const subjects: Readonly<Record<string, readonly Comparison[]>> = {
   start: start.comparisons,
   'session-append': sessionAppend.comparisons,
   'session-open': sessionOpen.comparisons,
+  'provider-stream': providerStream.comparisons,
   'microvm-start': microvmStart.comparisons,
   microvm: microvm.comparisons,
 }

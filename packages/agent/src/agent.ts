@@ -1,7 +1,15 @@
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isReveError, messageOf, openConfined, redactSecrets, type ReveError, unfinishedSecret } from '@reve/base'
-import { loadModels, type ModelCatalogue } from '@reve/providers'
+import {
+  isReveError,
+  messageOf,
+  openConfined,
+  redactSecrets,
+  type ReveError,
+  unfinishedSecret,
+  writeFileAtomic,
+} from '@reve/base'
+import { type Discovery, loadModels, type ModelCatalogue, proxiesOf } from '@reve/providers'
 import type { JsonObject, Model } from '@reve/providers/model'
 import { createHarness, type HarnessOptions, type Redact, type Tool } from '@reve/harness'
 import {
@@ -79,6 +87,13 @@ export interface Agent extends AsyncDisposable {
    * @throws AgentError `no_model`; ModelsError and YamlError as `loadModels` of `@reve/providers`.
    */
   checkModel(): Promise<void>
+  /**
+   * What models the providers of `models.yml` offer, for completion: asked once a day, kept in `.reve/model-catalogue.json`. A
+   * model has to be listed in `models.yml` to be used.
+   *
+   * @throws as `checkModel`.
+   */
+  discoverModels(options?: { readonly signal?: AbortSignal }): Promise<Discovery>
   /** Runs one Lua tool as the model would; the name and arguments are checked before a VM boots. */
   runTool(name: string, args: JsonObject, options?: { readonly signal?: AbortSignal }): Promise<string>
   close(): Promise<void>
@@ -140,7 +155,7 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
   }
 
   const modelOf = async (env: AgentHost['env'], reference = definition.model): Promise<Model> =>
-    resolveModel(await models(root, env), reference)
+    resolveModel(await models(root, env, host.env), reference)
 
   const openSession: Agent['openSession'] = async (options) => {
     const { env, read } = remembering(host.env)
@@ -160,6 +175,7 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
         ),
       system: () => prompt(definition, spec.workdir),
       redact: redactor([...read(), ...policy.secrets.map(({ source }) => host.env(source) ?? '')]),
+      ...(definition.budget === undefined ? {} : { budget: definition.budget }),
       ...(definition.thinking === undefined ? {} : { thinking: definition.thinking }),
       ...(options.maxTurns === undefined ? {} : { limits: { maxTurns: options.maxTurns } }),
     })
@@ -186,6 +202,18 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
     vm,
     checkModel: async () => {
       await modelOf(host.env)
+    },
+    discoverModels: async ({ signal } = {}) => {
+      const catalogue = await models(root, host.env, host.env)
+      const file = join(stateDir, 'model-catalogue.json')
+      const cache = {
+        read: async () => readFile(file, 'utf8').catch(() => undefined),
+        write: async (text: string) => {
+          await mkdir(stateDir, { recursive: true, mode: 0o700 })
+          await writeFileAtomic(file, text)
+        },
+      }
+      return catalogue.discover({ cache, ...(signal && { signal }) })
     },
     openSession,
     runTool: async (name, args, { signal } = {}) => {
@@ -232,7 +260,8 @@ function sessionOf(
   }
 }
 
-async function models(root: string, env: AgentHost['env']): Promise<ModelCatalogue> {
+/** @param surroundings the user's environment, of which nothing is a key: a proxy's name may stand in any text. */
+async function models(root: string, env: AgentHost['env'], surroundings: AgentHost['env']): Promise<ModelCatalogue> {
   const file = join(root, 'models.yml')
   const source = await readFile(file, 'utf8').catch((cause: unknown) => {
     throw new AgentError('no_model', `${file} cannot be read (${messageOf(cause)}); "reve init" writes one`, { cause })
@@ -241,7 +270,8 @@ async function models(root: string, env: AgentHost['env']): Promise<ModelCatalog
   return loadModels(source, {
     file: 'models.yml',
     env,
-    readScript: (path) => confined.readText(path, { maxBytes: noteBytes }),
+    readFile: (path) => confined.readText(path, { maxBytes: noteBytes }),
+    transport: { proxies: proxiesOf(surroundings) },
   })
 }
 

@@ -1,12 +1,28 @@
 import { readdir, readFile, realpath, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { describeIssues, didYouMean, messageOf } from '@reve/base'
+import type { Budget } from '@reve/harness'
 import { loadLua, LuaError, positionOf, type Declared, type LuaRuntime, type LuaSource } from '@reve/lua-runtime'
 import { checkPolicy, type SandboxPolicy } from '@reve/sandbox-microvm'
 import * as v from 'valibot'
 import { AgentError } from './errors.ts'
 
-const agentKeys = ['model', 'thinking', 'name']
+/** Keys of each table, by its path. */
+const known: Readonly<Record<string, readonly string[]>> = {
+  '': ['model', 'thinking', 'name', 'budget'],
+  budget: ['run', 'day'],
+  'budget/run': ['tokens', 'usd'],
+  'budget/day': ['tokens', 'usd'],
+}
+
+const amount = (unit: string) =>
+  v.optional(v.pipe(v.number(`must be a number of ${unit}`), v.finite(), v.minValue(0, 'must not be negative')))
+const spendable = v.optional(
+  v.strictObject(
+    { tokens: amount('tokens'), usd: amount('US dollars') },
+    'must be a table like { tokens = 2000000, usd = 5 }',
+  ),
+)
 
 /** The table given to `agent{}`; unknown keys are refused. */
 const AgentTable = v.strictObject({
@@ -22,6 +38,8 @@ const AgentTable = v.strictObject({
   name: v.optional(
     v.pipe(v.string('must be a string'), v.regex(/^[\w -]{1,64}$/, 'takes 1 to 64 letters, digits, spaces, _ or -')),
   ),
+  /** What one run, and all runs of one day (UTC), may use; a run that would use more ends. */
+  budget: v.optional(v.strictObject({ run: spendable, day: spendable }, 'must be a table with `run`, `day` or both')),
 })
 
 /** What an agent's own files say, checked; nothing of it has run yet but Lua's top level. */
@@ -31,6 +49,7 @@ export type Definition = {
   readonly name: string
   readonly model: string | undefined
   readonly thinking: 'off' | 'minimal' | 'low' | 'medium' | 'high' | number | undefined
+  readonly budget: Budget | undefined
   readonly policy: SandboxPolicy
   readonly instructions: string
   readonly lua: LuaRuntime
@@ -61,6 +80,7 @@ export async function loadDefinition(folder: string): Promise<Definition> {
       name: table.name ?? basename(root),
       model: table.model,
       thinking: table.thinking,
+      budget: budgetOf(table.budget),
       policy,
       instructions: (await text(join(root, 'instructions.md'))) ?? '',
       lua,
@@ -68,6 +88,19 @@ export async function loadDefinition(folder: string): Promise<Definition> {
   } catch (error) {
     await lua.close()
     throw error
+  }
+}
+
+/** Without what is not said: the harness tells the two apart. */
+function budgetOf(table: v.InferOutput<typeof AgentTable>['budget']): Budget | undefined {
+  if (table === undefined) return undefined
+  const limit = (given: NonNullable<typeof table>['run']) => ({
+    ...(given?.tokens === undefined ? {} : { tokens: given.tokens }),
+    ...(given?.usd === undefined ? {} : { usd: given.usd }),
+  })
+  return {
+    ...(table.run === undefined ? {} : { run: limit(table.run) }),
+    ...(table.day === undefined ? {} : { day: limit(table.day) }),
   }
 }
 
@@ -106,8 +139,12 @@ function agentTable(lua: LuaRuntime, problems: string[]): v.InferOutput<typeof A
   const result = v.safeParse(AgentTable, declared.value)
   if (result.success) return result.output
   for (const { path, message } of describeIssues(result.issues)) {
-    const unknown = path !== '' && !agentKeys.includes(path)
-    problems.push(located(declared, path, unknown ? `unknown key${didYouMean(path, agentKeys)}` : message))
+    const [parent, key] = path.includes('/')
+      ? [path.slice(0, path.lastIndexOf('/')), path.slice(path.lastIndexOf('/') + 1)]
+      : ['', path]
+    const keys = known[parent]
+    const isUnknown = key !== '' && keys !== undefined && !keys.includes(key)
+    problems.push(located(declared, path, isUnknown ? `unknown key${didYouMean(key, keys)}` : message))
   }
   return {}
 }

@@ -1,3 +1,4 @@
+import { createServer } from 'node:http'
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -70,6 +71,48 @@ test('every mistake in agent.lua and sandbox.lua is told at once, with its line'
     expect(error.message).toContain(expected)
   }
   expect(error.message).not.toContain('sk-sentinel-value')
+})
+
+test('models are discovered once a day, and kept in the agent', async () => {
+  let asked = 0
+  const server = createServer((_, response) => {
+    asked += 1
+    response.setHeader('content-type', 'application/json').end('{"data":[{"id":"large"}]}')
+  })
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('no port')
+  const { root, open } = await agentWith({
+    'agent.lua': 'agent {}',
+    'models.yml': `providers:\n  own: { baseUrl: "http://127.0.0.1:${address.port}", api: openai-completions, models: [{ id: small }] }\n`,
+  })
+  await using agent = await open()
+  const found = { models: [{ reference: 'own/large' }], failures: {} }
+  expect([await agent.discoverModels(), await agent.discoverModels(), asked]).toEqual([found, found, 1])
+  expect(await readdir(join(root, '.reve'))).toEqual(['model-catalogue.json'])
+  server.close()
+  server.closeAllConnections()
+})
+
+test('a budget is checked, and ends a run that would go on beyond it', async () => {
+  const error = await refusal({
+    'agent.lua': 'agent {\n  budget = {\n    run = { tokens = -1, euro = 2 },\n    week = {},\n  },\n}\n',
+  })
+  for (const expected of [
+    'agent.lua:3: budget/run/tokens: must not be negative',
+    'agent.lua:3: budget/run/euro: unknown key',
+    'agent.lua:4: budget/week: unknown key',
+  ])
+    expect(error.message).toContain(expected)
+  const { open } = await agentWith({
+    'agent.lua': 'agent { model = "test/one", budget = { run = { tokens = 100 } } }',
+    'models.yml':
+      'providers:\n  test:\n    api: scripted\n    models:\n      - { id: one, turns: [{ text: One., usage: { input: 90, output: 20 }, calls: [{ name: nothing }] }, { text: Two. }] }\n',
+  })
+  await using agent = await open()
+  await using session = await agent.openSession({ session: 'new' })
+  await session.harness.recover()
+  expect(await session.harness.prompt('go')).toMatchObject({ outcome: 'failed', reason: 'budget' })
 })
 
 test("a mistake in a tool's Lua names its file and line", async () => {

@@ -33,7 +33,7 @@ export function anthropicBody(request: ModelRequest, config: HttpModelConfig): J
 
 function thinkingOf(request: ModelRequest, config: HttpModelConfig, turns: readonly WireTurn[]): JsonObject {
   if (!config.reasoning || config.compat?.supportsReasoningEffort === false || request.thinking === undefined) return {}
-  const thinking = anthropicThinking(request.thinking, config.modelId, config.maxTokens)
+  const thinking = anthropicThinking(request.thinking, config.modelId, config.maxTokens, config.thinking)
   switch (thinking.mode) {
     case 'absent':
       return {}

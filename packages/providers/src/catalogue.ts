@@ -1,4 +1,6 @@
 import { nearest, ReveError } from '@reve/base'
+import { discover, type DiscoverOptions, type Discovery, type Endpoint } from './discovery.ts'
+import { headerPieces } from './header-values.ts'
 import { createHttpModel } from './http-model.ts'
 import type { Model, Price } from './model.ts'
 import type { Provider } from './models-schema.ts'
@@ -49,9 +51,15 @@ export type ModelCatalogue = {
    *   the model's own provider are looked at.
    */
   resolve(reference: string): Model
+  /**
+   * Asks the providers whose variables are set what models they have, for completion. A provider that cannot be asked is in
+   * `failures`; rejects only for an aborted signal and for what the cache throws.
+   */
+  discover(options?: DiscoverOptions): Promise<Discovery>
 }
 
 type Entry = {
+  readonly endpoint?: () => Endpoint
   readonly info: ModelInfo
   readonly provider: string
   readonly modelId: string
@@ -86,6 +94,7 @@ export function createCatalogue(
       }
       throw unknownModel(file, reference, entries)
     },
+    discover: (options = {}) => discover(endpointsOf(entries), transport, options),
   }
 }
 
@@ -120,7 +129,7 @@ function entriesOf(
   if (api === 'scripted') return []
   return provider.models.map((model) => {
     const info = infoOf(model)
-    const create = (): Model => {
+    const endpoint = (): Endpoint => {
       const baseUrl = valueOf(provider.baseUrl, `${file}: provider ${name}: baseUrl`, env)
       if (!isBaseUrl(baseUrl)) {
         throw new ModelsError(
@@ -129,23 +138,45 @@ function entriesOf(
         )
       }
       const key = provider.apiKey
-      return createHttpModel(
+      const headers = headersOf(provider.headers ?? {}, `${file}: provider ${name}: headers`, env)
+      return {
+        api,
+        provider: name,
+        baseUrl,
+        ...(key !== undefined && { apiKey: keyOf(key, `${file}: provider ${name}: apiKey`, env) }),
+        ...headers,
+        ...(provider.ca !== undefined && { connection: { ca: provider.ca } }),
+      }
+    }
+    const create = (): Model =>
+      createHttpModel(
         {
           ...info,
+          ...endpoint(),
           api,
-          provider: name,
           modelId: model.id,
-          baseUrl,
-          ...(key !== undefined && {
-            apiKey: keyOf(key, `${file}: provider ${name}: apiKey`, env),
-            apiKeyName: key.slice(1),
-          }),
+          ...(provider.apiKey !== undefined && { apiKeyName: provider.apiKey.slice(1) }),
           ...(provider.compat && { compat: provider.compat }),
+          ...(model.thinking && { thinking: model.thinking }),
         },
         transport,
       )
+    return { info, provider: name, modelId: model.id, create, endpoint }
+  })
+}
+
+/** One for each provider that can be asked now. */
+function endpointsOf(entries: readonly Entry[]): readonly Endpoint[] {
+  const first = new Map<string, Entry>()
+  for (const entry of entries) if (!first.has(entry.provider)) first.set(entry.provider, entry)
+  return [...first.values()].flatMap(({ endpoint }) => {
+    try {
+      return endpoint === undefined ? [] : [endpoint()]
+    } catch (error) {
+      // Who has no key for a provider does not want to complete its models.
+      if (error instanceof ModelsError) return []
+      throw error
     }
-    return { info, provider: name, modelId: model.id, create }
   })
 }
 
@@ -185,6 +216,25 @@ function valueOf(value: string, where: string, env: Environment): string {
   if (found.trim() === '')
     throw new ModelsError('bad_variable', `${where} refers to $${variable}, which is empty; set it`)
   return found.trim()
+}
+
+/** Headers with the values of their variables, which are secrets. */
+function headersOf(
+  given: Readonly<Record<string, string>>,
+  where: string,
+  env: Environment,
+): { readonly headers: Readonly<Record<string, string>>; readonly secrets: readonly string[] } {
+  const secrets: string[] = []
+  const headers = Object.entries(given).map(([name, value]): [string, string] => {
+    const text = headerPieces(value).map((piece) => {
+      if ('text' in piece) return piece.text
+      const found = keyOf(`$${piece.variable}`, `${where}: ${name}`, env)
+      secrets.push(found)
+      return found
+    })
+    return [name, text.join('')]
+  })
+  return { headers: Object.fromEntries(headers), secrets }
 }
 
 function keyOf(reference: string, where: string, env: Environment): string {

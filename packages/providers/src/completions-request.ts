@@ -1,7 +1,7 @@
 import type { ImagePart, Json, JsonObject, ModelRequest, TextPart } from './model.ts'
-import { normalise } from './normalise.ts'
+import { normalise, orEmpty } from './normalise.ts'
 import type { WireResult, WireTurn } from './normalise.ts'
-import { effortOf } from './thinking.ts'
+import { effortToSend } from './thinking.ts'
 import { isOpenAi } from './wire.ts'
 import type { HttpModelConfig } from './wire.ts'
 
@@ -12,14 +12,14 @@ export function completionsBody(request: ModelRequest, config: HttpModelConfig):
   const turns = normalise(request.messages, config, 40)
   const systemRole = (compat?.supportsDeveloperRole ?? openAi) ? 'developer' : 'system'
   const effort =
-    config.reasoning && compat?.supportsReasoningEffort !== false && request.thinking !== undefined
-      ? effortOf(request.thinking)
+    config.reasoning && compat?.supportsReasoningEffort !== false
+      ? effortToSend(request.thinking, config.thinking)
       : undefined
   return {
     model: config.modelId,
     messages: [
       ...(request.system === '' ? [] : [{ role: systemRole, content: request.system }]),
-      ...turns.flatMap(messagesOf),
+      ...orEmpty(turns.flatMap(messagesOf), { role: 'user', content: '(empty)' }),
     ],
     // Some servers refuse an empty list.
     ...(request.tools.length > 0 && {

@@ -1,5 +1,6 @@
 import { redactSecrets } from '@reve/base'
 import { anthropicBody } from './anthropic-request.ts'
+import { fetchThrough } from './connection.ts'
 import { anthropicReader } from './anthropic-stream.ts'
 import { Answer } from './answer.ts'
 import { completionsBody } from './completions-request.ts'
@@ -19,21 +20,24 @@ import type { Api, HttpModelConfig, Protocol } from './wire.ts'
 const bearer = (key: string | undefined): Readonly<Record<string, string>> =>
   key === undefined ? {} : { authorization: `Bearer ${key}` }
 
-const protocols: Readonly<Record<Api, Protocol>> = {
+export const protocols: Readonly<Record<Api, Protocol>> = {
   'openai-responses': {
     path: (base) => `${base}/responses`,
+    list: (base) => `${base}/models`,
     headers: bearer,
     body: responsesBody,
     reader: responsesReader,
   },
   'openai-completions': {
     path: (base) => `${base}/chat/completions`,
+    list: (base) => `${base}/models`,
     headers: bearer,
     body: completionsBody,
     reader: completionsReader,
   },
   'anthropic-messages': {
     path: (base) => `${base}${base.endsWith('/v1') ? '' : '/v1'}/messages`,
+    list: (base) => `${base}${base.endsWith('/v1') ? '' : '/v1'}/models`,
     headers: (key) => ({ 'anthropic-version': '2023-06-01', ...(key !== undefined && { 'x-api-key': key }) }),
     body: anthropicBody,
     reader: anthropicReader,
@@ -53,9 +57,12 @@ const shownBodyCharacters = 200
 export function createHttpModel(config: HttpModelConfig, options: TransportOptions = {}): Model {
   const protocol = protocols[config.api]
   const id = `${config.provider}/${config.modelId}`
-  const url = new URL(config.baseUrl)
-  url.pathname = protocol.path(url.pathname.replace(/\/+$/, ''))
+  const url = below(config.baseUrl, protocol.path)
   const now = options.now ?? Date.now
+  const secrets = [...(config.apiKey === undefined ? [] : [config.apiKey]), ...(config.secrets ?? [])]
+  const proxies = options.proxies
+  const through = fetchThrough(url, { ...config.connection, ...(proxies !== undefined && { proxies }) })
+  const transport: TransportOptions = { ...(through !== undefined && { fetch: through }), ...options }
 
   async function* stream(
     request: ModelRequest,
@@ -66,13 +73,19 @@ export function createHttpModel(config: HttpModelConfig, options: TransportOptio
     const aborted = (): ModelOutcome => ({ type: 'aborted', partial: answer.message(id, 'aborted') })
     const failed = (error: ServerError): ModelOutcome => ({
       type: 'failed',
-      failure: failureOf(withoutKey(error, config.apiKey), contextOf(config, url)),
+      failure: failureOf(withoutKeys(error, secrets), contextOf(config, url)),
       outputShown,
       ...(answer.usage && { usage: answer.usage }),
     })
 
     const body = JSON.stringify(wellFormed(protocol.body(request, config)))
-    const reply = await post(url.href, protocol.headers(config.apiKey), body, signal, options)
+    const reply = await post(
+      url.href,
+      { ...protocol.headers(config.apiKey), ...config.headers },
+      body,
+      signal,
+      transport,
+    )
     if (reply.type === 'aborted') return aborted()
     if (reply.type !== 'response') return failed(connectionError(reply, contextOf(config, url).url))
     const about = aboutReply(reply, now())
@@ -93,6 +106,13 @@ export function createHttpModel(config: HttpModelConfig, options: TransportOptio
 
   const { contextWindow, maxTokens, price } = config
   return { id, contextWindow, maxTokens, ...(price && { price }), stream }
+}
+
+/** A URL of the API below its base; a query of the base stays. */
+export function below(baseUrl: string, path: (basePath: string) => string): URL {
+  const url = new URL(baseUrl)
+  url.pathname = path(url.pathname.replace(/\/+$/, ''))
+  return url
 }
 
 type Read = {
@@ -242,14 +262,17 @@ function contextOf(config: HttpModelConfig, url: URL): Parameters<typeof failure
 }
 
 /** Before anything is cut. A text that was cut already may end within the key, where no comparison would find it. */
-function withoutKey(error: ServerError, key: string | undefined): ServerError {
-  if (key === undefined) return error
-  let message = redactSecrets(error.message, [key])
-  for (let length = Math.min(key.length, message.length); length >= 4; length--) {
-    if (message.endsWith(key.slice(0, length))) message = message.slice(0, -length)
+export function withoutKeys(error: ServerError, keys: readonly string[]): ServerError {
+  // As it was sent, and as a server may write it into a URL.
+  const shown = keys.flatMap((key) => [key, encodeURIComponent(key)])
+  let message = redactSecrets(error.message, shown)
+  for (const key of keys) {
+    for (let length = Math.min(key.length, message.length); length >= 4; length--) {
+      if (message.endsWith(key.slice(0, length))) message = message.slice(0, -length)
+    }
   }
   const { requestId } = error
-  return { ...error, message, ...(requestId !== undefined && { requestId: redactSecrets(requestId, [key]) }) }
+  return { ...error, message, ...(requestId !== undefined && { requestId: redactSecrets(requestId, shown) }) }
 }
 
 function isOk(status: number): boolean {

@@ -4,8 +4,8 @@ import type { YamlIssue } from '@reve/base/yaml'
 import * as v from 'valibot'
 import { createCatalogue } from './catalogue.ts'
 import type { Environment, ModelCatalogue, ProviderProblem } from './catalogue.ts'
-import { modelsSchema, rawProviders, scriptsOf } from './models-schema.ts'
-import type { LoadedScript, Provider } from './models-schema.ts'
+import { authoritiesOf, modelsSchema, rawProviders, scriptsOf } from './models-schema.ts'
+import type { LoadedScript, LoadedText, Provider } from './models-schema.ts'
 import { parseScript } from './script-file.ts'
 import type { TransportOptions } from './transport.ts'
 
@@ -15,8 +15,8 @@ export type LoadModelsOptions = {
   readonly file: string
   /** Reads a variable of the environment; asked when a model is resolved. */
   readonly env: Environment
-  /** Reads a script file by the path that `script:` gives, relative to the agent's root. */
-  readonly readScript?: (relativePath: string) => Promise<string>
+  /** Reads a file by the path that `script:` or `ca:` gives, relative to the agent's root. */
+  readonly readFile?: (relativePath: string) => Promise<string>
   readonly transport?: TransportOptions
 }
 
@@ -27,11 +27,13 @@ export type LoadModelsOptions = {
  * @throws {YamlError} when the file is no YAML, or is wrong outside of its providers.
  */
 export async function loadModels(source: string, options: LoadModelsOptions): Promise<ModelCatalogue> {
-  const { file, env, readScript, transport = {} } = options
+  const { file, env, readFile, transport = {} } = options
   const raw = parseYaml(source, file, v.unknown())
   const scripts = new Map<string, LoadedScript>()
-  for (const path of scriptsOf(raw)) scripts.set(path, await loadScript(path, readScript))
-  const schema = modelsSchema(scripts)
+  for (const path of scriptsOf(raw)) scripts.set(path, await loadScript(path, readFile))
+  const authorities = new Map<string, LoadedText>()
+  for (const path of authoritiesOf(raw)) authorities.set(path, await loadText(path, readFile))
+  const schema = modelsSchema(scripts, authorities)
   try {
     const { providers } = parseYaml(source, file, schema.file)
     return createCatalogue(file, new Map(Object.entries(providers)), [], env, transport)
@@ -48,10 +50,19 @@ export async function loadModels(source: string, options: LoadModelsOptions): Pr
   }
 }
 
-async function loadScript(path: string, readScript: LoadModelsOptions['readScript']): Promise<LoadedScript> {
-  if (readScript === undefined) return { problem: 'script files cannot be read here; give turns' }
+async function loadText(path: string, readFile: LoadModelsOptions['readFile']): Promise<LoadedText> {
+  if (readFile === undefined) return { problem: 'files cannot be read here' }
   try {
-    return { turns: parseScript(await readScript(path), path) }
+    return { text: await readFile(path) }
+  } catch (error) {
+    return { problem: `cannot read ${path}: ${messageOf(error)}` }
+  }
+}
+
+async function loadScript(path: string, readFile: LoadModelsOptions['readFile']): Promise<LoadedScript> {
+  if (readFile === undefined) return { problem: 'script files cannot be read here; give turns' }
+  try {
+    return { turns: parseScript(await readFile(path), path) }
   } catch (error) {
     return {
       problem: error instanceof YamlError ? `is wrong:\n${error.message}` : `cannot read ${path}: ${messageOf(error)}`,

@@ -2,6 +2,8 @@ import * as v from 'valibot'
 import { turnsSchema } from './script-file.ts'
 import type { ScriptedTurn } from './scripted.ts'
 import { flag, listOf, oneOf, strict, text, whole } from './strict.ts'
+import { headerProblem } from './header-values.ts'
+import { levels } from './thinking.ts'
 import { apis } from './wire.ts'
 
 /** What `api` may say. */
@@ -37,12 +39,44 @@ const price = v.pipe(
   v.transform((given) => ({ cacheRead: given.input, cacheWrite: given.input, ...given })),
 )
 
+const notALevel = 'must be what the model calls this level, a budget in tokens, or null where it has none'
+const level = v.exactOptional(
+  v.union(
+    [v.pipe(v.string(), v.regex(/^[a-z][a-z0-9_-]*$/)), v.pipe(v.number(), v.integer(), v.minValue(0)), v.null()],
+    notALevel,
+  ),
+)
+const thinking = v.pipe(
+  strict(
+    { off: level, minimal: level, low: level, medium: level, high: level } satisfies Record<
+      (typeof levels)[number],
+      typeof level
+    >,
+    `a mapping of ${levels.join(', ')}`,
+  ),
+)
+
+const headers = v.pipe(
+  v.custom<Readonly<Record<string, unknown>>>(isMapping, 'must be a mapping of names and values'),
+  v.record(v.string(), v.string('must be text')),
+  v.rawCheck(({ dataset, addIssue }) => {
+    if (!dataset.typed) return
+    for (const [key, value] of Object.entries(dataset.value)) {
+      const message = headerProblem(key, value)
+      if (message === undefined) continue
+      const path: v.IssuePathItem = { type: 'object', origin: 'value', input: dataset.value, key, value: null }
+      addIssue({ message, path: [path] })
+    }
+  }),
+)
+
 const common = {
   id: text,
   reasoning: v.optional(flag, false),
   contextWindow: v.optional(whole('tokens', 1), 200_000),
   maxTokens: v.optional(whole('tokens', 1), 8192),
   price: v.exactOptional(price),
+  thinking: v.exactOptional(thinking),
 }
 
 const compat = strict(
@@ -62,28 +96,49 @@ function modelsOf<const Model extends v.GenericSchema<unknown, { readonly id: st
   )
 }
 
-const httpProvider = strict(
-  {
-    baseUrl: v.pipe(
-      text,
-      v.check(
-        (url) => variableOf(url) !== undefined || isBaseUrl(url),
-        'must be an http or https URL without user and password, or a $ENV_VAR reference',
+const httpProvider = (ca: v.GenericSchema<string, string>) =>
+  strict(
+    {
+      baseUrl: v.pipe(
+        text,
+        v.check(
+          (url) => variableOf(url) !== undefined || isBaseUrl(url),
+          'must be an http or https URL without user and password, or a $ENV_VAR reference',
+        ),
       ),
-    ),
-    api: oneOf(apiNames),
-    apiKey: v.exactOptional(v.pipe(v.string(noLiteral), v.regex(variable, noLiteral))),
-    models: modelsOf(strict(common, 'a model')),
-    compat: v.exactOptional(compat),
-  },
-  'a provider',
-)
+      api: oneOf(apiNames),
+      apiKey: v.exactOptional(v.pipe(v.string(noLiteral), v.regex(variable, noLiteral))),
+      models: modelsOf(strict(common, 'a model')),
+      compat: v.exactOptional(compat),
+      headers: v.exactOptional(headers),
+      ca: v.exactOptional(ca),
+    },
+    'a provider',
+  )
 
 /** Turns of a script file, or what is wrong with it. */
 export type LoadedScript = { readonly turns: readonly ScriptedTurn[] } | { readonly problem: string }
 
-/** The schema of `models.yml`. `scripts` holds the script files that it names, read before. */
-export function modelsSchema(scripts: ReadonlyMap<string, LoadedScript>) {
+/** The text of a file, or why there is none. */
+export type LoadedText = { readonly text: string } | { readonly problem: string }
+
+/** The schema of `models.yml`. `scripts` and `authorities` hold the files that it names, read before. */
+export function modelsSchema(
+  scripts: ReadonlyMap<string, LoadedScript>,
+  authorities: ReadonlyMap<string, LoadedText> = new Map(),
+) {
+  const ca = v.pipe(
+    text,
+    v.rawTransform<string, string>(({ dataset, addIssue, NEVER }) => {
+      const loaded = authorities.get(dataset.value)
+      if (loaded !== undefined && 'text' in loaded) {
+        if (loaded.text.includes('-----BEGIN CERTIFICATE-----')) return loaded.text
+        addIssue({ message: `${dataset.value} holds no certificate in PEM form` })
+      } else addIssue({ message: loaded?.problem ?? 'was not read' })
+      return NEVER
+    }),
+  )
+  const overHttp = httpProvider(ca)
   const script = v.pipe(
     text,
     v.rawTransform<string, readonly ScriptedTurn[]>(({ dataset, addIssue, NEVER }) => {
@@ -104,7 +159,7 @@ export function modelsSchema(scripts: ReadonlyMap<string, LoadedScript>) {
     },
     'a provider',
   )
-  const provider = v.lazy((input) => (isScripted(input) ? scriptedProvider : httpProvider))
+  const provider = v.lazy((input) => (isScripted(input) ? scriptedProvider : overHttp))
   const name = v.regex<string, string>(
     /^[A-Za-z0-9][A-Za-z0-9._-]*$/,
     'a provider is named with letters, digits, ".", "_" and "-", for the first slash of a model ends its name',
@@ -126,6 +181,13 @@ export function scriptsOf(file: unknown): readonly string[] {
     .filter(isScripted)
     .flatMap((provider) => (Array.isArray(provider['models']) ? provider['models'] : []) as readonly unknown[])
   return models.flatMap((model) => (isMapping(model) && typeof model['script'] === 'string' ? [model['script']] : []))
+}
+
+/** The certificate files that a file names. */
+export function authoritiesOf(file: unknown): readonly string[] {
+  return Object.values(rawProviders(file)).flatMap((provider) =>
+    isMapping(provider) && typeof provider['ca'] === 'string' ? [provider['ca']] : [],
+  )
 }
 
 /** The providers of a file that parses, as they are. */

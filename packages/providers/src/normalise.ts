@@ -64,6 +64,9 @@ export function normalise(messages: readonly Message[], reader: Reader, longestI
   return turns
 }
 
+/** What an API calls an empty conversation is refused: then something stands for it. */
+export const orEmpty = <T>(items: readonly T[], stand: T): readonly T[] => (items.length === 0 ? [stand] : items)
+
 type Reader = Pick<HttpModelConfig, 'api' | 'provider' | 'modelId'>
 type Results = ReadonlyMap<string, Extract<Message, { role: 'toolResult' }>>
 

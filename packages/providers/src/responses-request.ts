@@ -1,20 +1,24 @@
 import type { ImagePart, JsonObject, ModelRequest, TextPart } from './model.ts'
-import { normalise } from './normalise.ts'
+import { normalise, orEmpty } from './normalise.ts'
 import type { WireTurn } from './normalise.ts'
-import { effortOf } from './thinking.ts'
+import { effortToSend } from './thinking.ts'
 import type { HttpModelConfig } from './wire.ts'
 
 /** The body of `POST /responses`: nothing is stored at the server, so reasoning travels encrypted with the conversation. */
 export function responsesBody(request: ModelRequest, config: HttpModelConfig): JsonObject {
   const turns = normalise(request.messages, config, 64)
   const effort =
-    config.reasoning && config.compat?.supportsReasoningEffort !== false && request.thinking !== undefined
-      ? effortOf(request.thinking)
+    config.reasoning && config.compat?.supportsReasoningEffort !== false
+      ? effortToSend(request.thinking, config.thinking)
       : undefined
   return {
     model: config.modelId,
     ...(request.system !== '' && { instructions: request.system }),
-    input: turns.flatMap(itemsOf),
+    input: orEmpty(turns.flatMap(itemsOf), {
+      type: 'message',
+      role: 'user',
+      content: [{ type: 'input_text', text: '(empty)' }],
+    }),
     ...(request.tools.length > 0 && {
       tools: request.tools.map(({ name, description, parameters }) => ({
         type: 'function',
@@ -38,9 +42,8 @@ function itemsOf(turn: WireTurn): readonly JsonObject[] {
   const items = turn.content.flatMap((part, at): readonly JsonObject[] => {
     switch (part.type) {
       case 'text':
-        return [
-          { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: part.text, annotations: [] }] },
-        ]
+        // The form that the API takes without an id and a state, which only what it stores has.
+        return [{ type: 'message', role: 'assistant', content: part.text }]
       case 'toolCall':
         return [{ type: 'function_call', call_id: part.id, name: part.name, arguments: JSON.stringify(part.arguments) }]
       case 'reasoning':

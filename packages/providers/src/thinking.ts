@@ -12,12 +12,34 @@ export function effortOf(thinking: Thinking): Effort {
   return thinking <= 12_288 ? 'medium' : 'high'
 }
 
+/** The levels that a request may name. */
+export const levels = ['off', 'minimal', 'low', 'medium', 'high'] as const
+type Level = (typeof levels)[number]
+
+/** Of one model: a level's own name for an effort, or a budget in tokens; null where it has no such level. */
+export type ThinkingMap = Readonly<Partial<Record<Level, string | number | null>>>
+
+/** What the model's map says of a request's thinking; undefined where it says nothing. A budget is of the level that it pays for. */
+export function mapped(thinking: Thinking, map: ThinkingMap | undefined): string | number | null | undefined {
+  if (map === undefined) return undefined
+  const effort = effortOf(thinking)
+  return map[effort === 'none' ? 'off' : effort]
+}
+
+/** The effort to send to an OpenAI API; undefined to send none. */
+export function effortToSend(thinking: Thinking | undefined, map: ThinkingMap | undefined): string | undefined {
+  if (thinking === undefined) return undefined
+  const own = mapped(thinking, map)
+  if (own === null) return undefined
+  return own === undefined ? effortOf(thinking) : typeof own === 'number' ? effortOf(own) : own
+}
+
 /** Anthropic's parameters for a thinking level: nothing, a budget, or its own judgement steered by an effort. */
 export type AnthropicThinking =
   | { readonly mode: 'absent' }
   | { readonly mode: 'disabled' }
   | { readonly mode: 'budget'; readonly tokens: number }
-  | { readonly mode: 'adaptive'; readonly effort: 'low' | 'medium' | 'high' }
+  | { readonly mode: 'adaptive'; readonly effort: string }
 
 const budgets = { minimal: 1024, low: 4096, medium: 8192, high: 16_384 } as const
 /** The API's own floor. */
@@ -28,7 +50,16 @@ const smallestBudget = 1024
  * of the output cap, so at least a quarter of `maxTokens` is left for the answer; where that leaves less than the API's
  * smallest budget, the model does not think.
  */
-export function anthropicThinking(thinking: Thinking, modelId: string, maxTokens: number): AnthropicThinking {
+export function anthropicThinking(
+  thinking: Thinking,
+  modelId: string,
+  maxTokens: number,
+  map?: ThinkingMap,
+): AnthropicThinking {
+  const own = mapped(thinking, map)
+  if (own === null) return { mode: 'absent' }
+  if (typeof own === 'string') return { mode: 'adaptive', effort: own }
+  if (typeof own === 'number') return budgetOf(own, maxTokens)
   const version = claudeVersion(modelId)
   const adaptive = version !== undefined && version >= 4.06
   if (thinking === 'off' || (typeof thinking === 'number' && thinking <= 0)) {
@@ -39,8 +70,12 @@ export function anthropicThinking(thinking: Thinking, modelId: string, maxTokens
     const effort = effortOf(thinking)
     return { mode: 'adaptive', effort: effort === 'medium' || effort === 'high' ? effort : 'low' }
   }
-  const wanted = typeof thinking === 'number' ? Math.max(Math.floor(thinking), smallestBudget) : budgets[thinking]
-  const tokens = Math.min(wanted, Math.floor(maxTokens * 0.75))
+  return budgetOf(typeof thinking === 'number' ? thinking : budgets[thinking], maxTokens)
+}
+
+function budgetOf(wanted: number, maxTokens: number): AnthropicThinking {
+  if (wanted <= 0) return { mode: 'disabled' }
+  const tokens = Math.min(Math.max(Math.floor(wanted), smallestBudget), Math.floor(maxTokens * 0.75))
   return tokens < smallestBudget ? { mode: 'absent' } : { mode: 'budget', tokens }
 }
 

@@ -1,7 +1,11 @@
+import type { Proxies } from './proxy.ts'
+
 /** How requests are sent. */
 export type TransportOptions = {
-  /** Default: the platform's. */
+  /** Default: the platform's, or one that goes by `proxies` and a provider's own certificates. */
   readonly fetch?: typeof globalThis.fetch
+  /** Default: none. `proxiesOf` reads them from the usual variables. */
+  readonly proxies?: Proxies
   /** Milliseconds until the headers of an answer. Default 300 000: a local server reads the whole prompt before it speaks. */
   readonly headersTimeoutMs?: number
   /** Milliseconds of silence between two pieces of an answer. Default 300 000. The whole may take as long as it takes. */
@@ -35,10 +39,34 @@ const defaultTimeoutMs = 300_000
  * @param url absolute.
  * @param body JSON text.
  */
-export async function post(
+export function post(
   url: string,
   headers: Readonly<Record<string, string>>,
   body: string,
+  signal: AbortSignal,
+  options: TransportOptions,
+): Promise<Reply> {
+  const given = { 'content-type': 'application/json', accept: 'text/event-stream', ...headers }
+  return send(url, { method: 'post', headers: given, body }, signal, options)
+}
+
+/** The same with a GET, for a JSON document. */
+export function get(
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+  options: TransportOptions,
+): Promise<Reply> {
+  return send(url, { method: 'get', headers: { accept: 'application/json', ...headers } }, signal, options)
+}
+
+async function send(
+  url: string,
+  request: {
+    readonly method: 'get' | 'post'
+    readonly headers: Readonly<Record<string, string>>
+    readonly body?: string
+  },
   signal: AbortSignal,
   options: TransportOptions,
 ): Promise<Reply> {
@@ -53,9 +81,8 @@ export async function post(
     closing.abort()
   }
   try {
-    const response = await ky.post(url, {
-      body,
-      headers: { 'content-type': 'application/json', accept: 'text/event-stream', ...headers },
+    const response = await ky(url, {
+      ...request,
       signal: closing.signal,
       retry: 0,
       redirect: 'manual',

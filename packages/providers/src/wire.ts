@@ -1,5 +1,7 @@
 import type { Answer } from './answer.ts'
+import type { Connection } from './connection.ts'
 import type { JsonObject, ModelRequest, Price } from './model.ts'
+import type { ThinkingMap } from './thinking.ts'
 
 /** The wire protocols that `models.yml` names; `scripted` has no wire. */
 export const apis = ['openai-responses', 'openai-completions', 'anthropic-messages'] as const
@@ -37,6 +39,14 @@ export type HttpModelConfig = {
   readonly maxTokens: number
   readonly price?: Price
   readonly compat?: Compat
+  /** Sent with each request, above what the API's own headers are. */
+  readonly headers?: Readonly<Record<string, string>>
+  /** Values that no message may show, besides the key: those of variables in `headers`. */
+  readonly secrets?: readonly string[]
+  /** What this model calls a level, where that is not what its API calls it; null: it has none, and nothing is sent. */
+  readonly thinking?: ThinkingMap
+  /** How its server is reached. */
+  readonly connection?: Connection
 }
 
 /** A server-sent event, its data already parsed from JSON. */
@@ -46,6 +56,8 @@ export type WireEvent = { readonly name: string | undefined; readonly data: unkn
 export type Protocol = {
   /** The path to add to the base's. */
   readonly path: (basePath: string) => string
+  /** The path of its list of models. */
+  readonly list: (basePath: string) => string
   readonly headers: (apiKey: string | undefined) => Readonly<Record<string, string>>
   readonly body: (request: ModelRequest, config: HttpModelConfig) => JsonObject
   /** A reader that takes the events of one stream in order and writes them into `answer`. */

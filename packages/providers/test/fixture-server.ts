@@ -37,7 +37,8 @@ export async function serve(reply: (index: number) => FixtureReply): Promise<Fix
     request.on('data', (chunk: Uint8Array) => bytes.push(chunk))
     const answer = async (): Promise<void> => {
       const index = requests.length
-      const body = JSON.parse(Buffer.concat(bytes).toString('utf8')) as Readonly<Record<string, unknown>>
+      const text = Buffer.concat(bytes).toString('utf8')
+      const body = JSON.parse(text === '' ? '{}' : text) as Readonly<Record<string, unknown>>
       requests.push({ path: request.url ?? '', headers: request.headers, body })
       response.on('close', () => closing(index).resolve())
       const { status = 200, headers, pieces = [], after = 'end', gapMs, mute } = reply(index)

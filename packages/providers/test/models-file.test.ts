@@ -41,7 +41,7 @@ const load = (source: string, env: Env = {}, scripts: Env = {}): Promise<ModelCa
   loadModels(source, {
     file: 'models.yml',
     env: (name) => env[name],
-    readScript: async (path) => {
+    readFile: async (path) => {
       const script = scripts[path]
       if (script === undefined) throw new Error('no such file')
       return script

@@ -15,7 +15,11 @@ test('the example runs as it stands', async () => {
 
 test('the models.yml is right', async () => {
   const yaml = /^```yaml\n([\s\S]*?)^```$/m.exec(await readFile(readme, 'utf8'))?.[1] ?? ''
-  const { models, problems } = await loadModels(yaml, { file: 'models.yml', env: () => 'x' })
+  const { models, problems } = await loadModels(yaml, {
+    file: 'models.yml',
+    env: () => 'x',
+    readFile: async () => '-----BEGIN CERTIFICATE-----',
+  })
   expect(problems).toEqual([])
   expect(models.map(({ id }) => id)).toEqual(['demo/hello', 'openai/gpt-5.6-luna'])
 })

@@ -68,7 +68,7 @@ describe('a whole conversation', () => {
           ],
         },
         thought[api],
-        { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'I look.', annotations: [] }] },
+        { type: 'message', role: 'assistant', content: 'I look.' },
         { type: 'function_call', call_id: 'call_1', name: 'read', arguments: '{"path":"a"}' },
         { type: 'function_call', call_id: 'call_2', name: 'read', arguments: '{"malformed_arguments":"{\\"path\\":"}' },
         {
