@@ -18,10 +18,14 @@ export type Command =
       readonly json: boolean
       readonly model: string | undefined
       readonly maxTurns: number | undefined
+      /** A session to go on with, in place of the newest. */
+      readonly session: string | undefined
+      readonly thinking: ThinkingWord | number | undefined
     }
   | SessionsCommand
   | ImageCommand
   | { readonly type: 'doctor'; readonly json: boolean }
+  | { readonly type: 'completion'; readonly shell: string | undefined }
 
 /** `reve sessions`; where a session is named, the word may be a path, or the file name or the id of one of this agent's. */
 export type SessionsCommand = { readonly type: 'sessions'; readonly json: boolean } & (
@@ -38,7 +42,25 @@ export type SessionsCommand = { readonly type: 'sessions'; readonly json: boolea
       readonly lane: string | undefined
     }
   | { readonly action: 'name'; readonly session: string; readonly name: string }
+  /** Default: the newest, and the lane `main`. */
+  | { readonly action: 'show'; readonly session: string | undefined; readonly lane: string | undefined }
+  | { readonly action: 'search'; readonly text: string; readonly regex: boolean }
+  /** Without a target: standard output. */
+  | {
+      readonly action: 'export'
+      readonly session: string
+      readonly target: string | undefined
+      readonly format: ExportFormat
+      readonly lane: string | undefined
+    }
 )
+
+const thinkingWords = ['off', 'minimal', 'low', 'medium', 'high'] as const
+type ThinkingWord = (typeof thinkingWords)[number]
+
+/** What a session can be written down as. */
+export const exportFormats = ['md', 'json', 'html'] as const
+export type ExportFormat = (typeof exportFormats)[number]
 
 /** `reve image` */
 export type ImageCommand = { readonly type: 'image'; readonly json: boolean } & (
@@ -49,7 +71,7 @@ export type ImageCommand = { readonly type: 'image'; readonly json: boolean } & 
   | { readonly action: 'rm'; readonly names: readonly string[]; readonly force: boolean }
 )
 
-export const topics = ['init', 'info', 'exec', 'tool', 'run', 'sessions', 'image', 'doctor'] as const
+export const topics = ['init', 'info', 'exec', 'tool', 'run', 'sessions', 'image', 'doctor', 'completion'] as const
 export type Topic = (typeof topics)[number]
 
 /** The command line makes no sense; the message says why, the caller adds where help is. */
@@ -102,6 +124,8 @@ export function parseCommand(argv: readonly string[]): Command {
         json: { type: 'boolean' },
         model: { type: 'string', short: 'm' },
         'max-turns': { type: 'string' },
+        session: { type: 'string', short: 's' },
+        thinking: { type: 'string' },
       })
       const stdin = positionals.at(-1) === '-'
       const words = stdin ? positionals.slice(0, -1) : positionals
@@ -109,16 +133,24 @@ export function parseCommand(argv: readonly string[]): Command {
         type: 'run',
         prompt: words.length > 0 ? words.join(' ') : undefined,
         stdin,
-        resume: values.continue === true,
+        // A session that is named is one to go on with.
+        resume: values.continue === true || values.session !== undefined,
         json: values.json === true,
         model: text(values.model),
         maxTurns: wholeNumber(text(values['max-turns'])),
+        session: text(values.session),
+        thinking: thinkingOf(text(values.thinking)),
       }
     }
     case 'sessions':
       return parseSessions(rest)
     case 'image':
       return parseImage(rest)
+    case 'completion': {
+      const { positionals } = parse(topic, rest, {})
+      atMost(topic, positionals, 1)
+      return { type: 'completion', shell: positionals[0] }
+    }
     default:
       return topic satisfies never
   }
@@ -137,10 +169,24 @@ function parseExec(rest: readonly string[]): Command {
 
 function parseSessions(rest: readonly string[]): SessionsCommand {
   const json = { json: { type: 'boolean' } } as const
-  const { values, positionals } = parse('sessions', rest, { ...json, at: { type: 'string' }, lane: { type: 'string' } })
+  const { values, positionals } = parse('sessions', rest, {
+    ...json,
+    at: { type: 'string' },
+    lane: { type: 'string' },
+    regex: { type: 'boolean' },
+    format: { type: 'string' },
+  })
   const [action = 'list', session, target] = positionals
-  if (action !== 'fork' && (values.at !== undefined || values.lane !== undefined))
-    throw new UsageError('--at and --lane are options of sessions fork', 'sessions')
+  const lane = text(values.lane)
+  const optionsOf: Readonly<Record<string, readonly string[]>> = {
+    at: ['fork'],
+    lane: ['fork', 'show', 'export'],
+    regex: ['search'],
+    format: ['export'],
+  }
+  for (const [option, actions] of Object.entries(optionsOf))
+    if (values[option] !== undefined && !actions.includes(action))
+      throw new UsageError(`--${option} is an option of sessions ${actions.join(', ')}`, 'sessions')
   const common = { type: 'sessions', json: values.json === true } as const
   switch (action) {
     case 'list':
@@ -158,19 +204,42 @@ function parseSessions(rest: readonly string[]): SessionsCommand {
       atMost('sessions', positionals, 3)
       return action === 'salvage'
         ? { ...common, action, session, target }
-        : { ...common, action, session, target, at: text(values.at), lane: text(values.lane) }
+        : { ...common, action, session, target, at: text(values.at), lane }
     }
+    case 'show':
+      atMost('sessions', positionals, 2)
+      return { ...common, action, session, lane }
+    case 'search': {
+      const words = positionals.slice(1).join(' ')
+      if (words === '') throw new UsageError('sessions search takes what to look for', 'sessions')
+      return { ...common, action, text: words, regex: values.regex === true }
+    }
+    case 'export': {
+      if (session === undefined) throw new UsageError('sessions export takes the session to write down', 'sessions')
+      atMost('sessions', positionals, 3)
+      return { ...common, action, session, target, format: exportFormat(text(values.format), target), lane }
+    }
+    case 'rename':
     case 'name': {
       if (session === undefined || target === undefined)
         throw new UsageError('sessions name takes a session and its name', 'sessions')
-      return { ...common, action, session, name: positionals.slice(2).join(' ') }
+      return { ...common, action: 'name', session, name: positionals.slice(2).join(' ') }
     }
     default:
       throw new UsageError(
-        `sessions has no ${JSON.stringify(action)}; it has list, verify, salvage, fork and name`,
+        `sessions has no ${JSON.stringify(action)}; it has list, show, search, export, name, fork, verify and salvage`,
         'sessions',
       )
   }
+}
+
+/** By its name, else by the end of the file's. */
+function exportFormat(given: string | undefined, target: string | undefined): ExportFormat {
+  const word = given ?? /\.(\w+)$/.exec(target ?? '')?.[1] ?? 'md'
+  const format = exportFormats.find((known) => known === word || (known === 'html' && word === 'htm'))
+  if (format !== undefined) return format
+  if (given === undefined) return 'md'
+  throw new UsageError(`--format takes ${exportFormats.join(', ')}, not ${JSON.stringify(given)}`, 'sessions')
 }
 
 function parseImage(rest: readonly string[]): ImageCommand {
@@ -228,6 +297,17 @@ function wholeNumber(value: string | undefined): number | undefined {
   if (!/^[1-9]\d{0,5}$/.test(value))
     throw new UsageError(`--max-turns takes a whole number from 1, not ${JSON.stringify(value)}`, 'run')
   return Number(value)
+}
+
+function thinkingOf(value: string | undefined): ThinkingWord | number | undefined {
+  if (value === undefined) return undefined
+  const word = thinkingWords.find((known) => known === value)
+  if (word !== undefined) return word
+  if (/^\d{1,7}$/.test(value)) return Number(value)
+  throw new UsageError(
+    `--thinking takes ${thinkingWords.join(', ')} or a number of tokens, not ${JSON.stringify(value)}`,
+    'run',
+  )
 }
 
 function atMost(topic: Topic, words: readonly string[], count: number): void {

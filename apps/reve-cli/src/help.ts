@@ -10,8 +10,9 @@ usage: reve <command> [options]
   run --continue    pick the newest session up, also after a kill or a crash
   exec <cmd...>     run a command in this agent's microVM
   tool [name]       run one of this agent's Lua tools; no name lists them
-  sessions          list sessions; verify, salvage, fork or name one
+  sessions          list, show, search, export, name, fork, verify and salvage sessions
   image             list, pull, build and remove the images of microVMs
+  completion        a completion script for bash, zsh or fish
   doctor            what works here, and how to get what does not
 
   --version         print the version
@@ -63,6 +64,8 @@ is "-", standard input is read. The answer goes to standard output, what happens
                      then it goes on (or on with a new prompt)
   -m, --model M      provider/model of models.yml instead of agent.lua's
       --max-turns N  stop after N requests to the model
+  -s, --session S    go on with that session (a path, a file name or an id) instead of the newest
+      --thinking T   off, minimal, low, medium, high or a number of tokens, instead of agent.lua's
       --json         the run's events on standard output, one JSON object a line
 
 Ctrl-C stops the run and keeps it; a second one ends reve at once. Nothing is lost either way.
@@ -72,12 +75,18 @@ Ctrl-C stops the run and keeps it; a second one ends reve at once. Nothing is lo
   git diff | reve run "review this:" -
 `,
   sessions: `usage: reve sessions [list]
+       reve sessions show [session] [--lane LANE]
+       reve sessions search <text> [--regex]
+       reve sessions export <session> [file] [--format md|json|html] [--lane LANE]
        reve sessions verify [session]
        reve sessions salvage <session> [new-file]
        reve sessions fork <session> [new-file] [--at ENTRY] [--lane LANE]
        reve sessions name <session> <name>
 
 list      the sessions of this agent, the last used first, with their name or first prompt
+show      a conversation (default: the newest), from its beginning to where its lane is
+search    what was said in all sessions of this agent; small letters match large ones too
+export    write a session down: Markdown and JSON of one lane, or one HTML page with all branches
 verify    check every line of a session (default: the newest)
 salvage   copy what is good of a refused session to a new file; the refused one stays
 fork      copy the conversation up to an entry to a new file, as a session of its own
@@ -89,6 +98,8 @@ replaces one; without one, salvage and fork make a session of this agent that is
 
       --at ENTRY   the id of the last entry to keep (default: where the lane is)
       --lane LANE  whose conversation (default: main)
+      --format F   md, json or html (default: by the file's name, else md)
+      --regex      the text is a regular expression
       --json       the result as JSON
 `,
   image: `usage: reve image [ls]
@@ -116,6 +127,14 @@ A private registry is asked with what "docker login", "podman login" or "skopeo 
       --packages  Debian packages to put into it
       --force     also an image that disks are made over: their agents make new ones
       --json      the result as JSON
+`,
+  completion: `usage: reve completion bash|zsh|fish
+
+Prints a script that makes the shell complete reve's command line.
+
+  bash   reve completion bash > ~/.local/share/bash-completion/completions/reve
+  zsh    reve completion zsh > "\${fpath[1]}/_reve"
+  fish   reve completion fish > ~/.config/fish/completions/reve.fish
 `,
   doctor: `usage: reve doctor [--json]
 

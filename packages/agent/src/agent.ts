@@ -10,7 +10,7 @@ import {
   writeFileAtomic,
 } from '@reve/base'
 import { type Discovery, loadModels, type ModelCatalogue, proxiesOf } from '@reve/providers'
-import type { JsonObject, Model } from '@reve/providers/model'
+import type { JsonObject, Model, Thinking } from '@reve/providers/model'
 import { createHarness, type HarnessOptions, type Redact, type Tool } from '@reve/harness'
 import {
   createMicroVm,
@@ -26,13 +26,16 @@ import {
 import { restateName, type SessionLog } from '@reve/session-log'
 import { bashTool, globTool, grepTool, lsTool } from './command-tools.ts'
 import { loadDefinition, type Definition } from './definition.ts'
+import { liveDefinition } from './live-definition.ts'
 import { AgentError } from './errors.ts'
 import { editTool, readTool, writeTool } from './file-tools.ts'
 import { luaHostCalls, luaTool } from './lua-tools.ts'
 import { refusing } from './refusal.ts'
 import { createNetworkNotes } from './network-notes.ts'
-import { newSession, newestSession, type OpenSession } from './sessions.ts'
+import { continuedSession, newSession, newestSession, type OpenSession } from './sessions.ts'
+import { findSkills, type Skills } from './skills.ts'
 import { systemPrompt } from './system-prompt.ts'
+import { taskTool } from './task-tool.ts'
 import { vmName } from './vm-name.ts'
 
 /** What the surroundings give to an agent; the library reads none of it by itself. */
@@ -67,6 +70,16 @@ export type AgentSession = OpenSession &
 
 export interface Agent extends AsyncDisposable {
   readonly info: AgentInfo
+  /**
+   * Reads what changed in the agent's files since: for the runs, sessions and calls that begin from now on. A mistake in them
+   * changes nothing.
+   *
+   * @returns what the user should know, a sentence each.
+   * @throws AgentError `not_an_agent`, `io`.
+   */
+  refresh(): Promise<readonly string[]>
+  /** The skills below `workspace/skills`, as they are now; a run reads them by itself. */
+  skills(): Promise<Skills>
   /** The agent's microVM; it boots at its first use. */
   readonly vm: MicroVm
   /**
@@ -76,10 +89,13 @@ export interface Agent extends AsyncDisposable {
    * @throws SessionLogError when the file is locked by another process (naming its pid) or corrupt.
    */
   openSession(options: {
-    readonly session: 'new' | 'newest'
+    /** A file: that very session. */
+    readonly session: 'new' | 'newest' | { readonly file: string }
     /** `provider/model` instead of the one in `agent.lua`. */
     readonly model?: string
     readonly maxTurns?: number
+    /** Instead of the one in `agent.lua`. */
+    readonly thinking?: Thinking
   }): Promise<AgentSession>
   /**
    * Checks `models.yml` and whether the agent's model can be used: it is listed, and its key is set. Asks no provider.
@@ -118,7 +134,8 @@ export async function openAgent(folder: string, host: AgentHost): Promise<Agent>
 }
 
 async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> {
-  const { root, policy, lua } = definition
+  const { root, policy } = definition
+  const live = await liveDefinition(definition)
   const stateDir = join(root, '.reve')
   const workspace = join(root, 'workspace')
   await ensureWorkspace(workspace)
@@ -140,7 +157,7 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
   const sessionsDir = join(stateDir, 'sessions')
 
   const tools = (): readonly Tool[] => {
-    const builtins = [
+    const inGuest = [
       (vm: MicroVm) => bashTool(vm, notes),
       readTool,
       writeTool,
@@ -149,19 +166,25 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
       globTool,
       grepTool,
     ].map((make) => make(vm))
-    const declared = lua.program.tools.map((tool) => luaTool(lua, tool, vm, spec.workdir, notes))
+    const builtins = [...inGuest, taskTool]
+    const declared = live.current().lua.program.tools.map((tool) => luaTool(live, tool, vm, spec.workdir, notes))
     const replaced = new Set(declared.map(({ name }) => name))
     return [...builtins.filter(({ name }) => !replaced.has(name)), ...declared]
   }
 
-  const modelOf = async (env: AgentHost['env'], reference = definition.model): Promise<Model> =>
+  const modelOf = async (env: AgentHost['env'], reference = live.current().model): Promise<Model> =>
     resolveModel(await models(root, env, host.env), reference)
+
+  const logOf = (session: Parameters<Agent['openSession']>[0]['session']): Promise<SessionLog> => {
+    if (typeof session === 'object') return continuedSession(session.file, host.now)
+    return session === 'new' ? newSession(sessionsDir, host.now) : newestSession(sessionsDir, host.now)
+  }
 
   const openSession: Agent['openSession'] = async (options) => {
     const { env, read } = remembering(host.env)
     const model = await modelOf(env, options.model)
-    const log =
-      options.session === 'new' ? await newSession(sessionsDir, host.now) : await newestSession(sessionsDir, host.now)
+    const log = await logOf(options.session)
+    const thinking = options.thinking ?? live.current().thinking
     let refusal: ReveError | undefined
     const session = sessionOf(log, model, () => refusal, {
       log,
@@ -173,10 +196,10 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
             await session.harness.abort()
           }),
         ),
-      system: () => prompt(definition, spec.workdir),
+      system: () => prompt(live.current(), spec.workdir),
       redact: redactor([...read(), ...policy.secrets.map(({ source }) => host.env(source) ?? '')]),
       ...(definition.budget === undefined ? {} : { budget: definition.budget }),
-      ...(definition.thinking === undefined ? {} : { thinking: definition.thinking }),
+      ...(thinking === undefined ? {} : { thinking }),
       ...(options.maxTurns === undefined ? {} : { limits: { maxTurns: options.maxTurns } }),
     })
     return session
@@ -184,7 +207,7 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
 
   const close = async (): Promise<void> => {
     try {
-      await lua.close()
+      await live.close()
     } finally {
       await vm.stop()
       await network?.close()
@@ -192,13 +215,20 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
   }
 
   return {
-    info: {
-      root,
-      model: definition.model,
-      thinking: definition.thinking,
-      policy,
-      tools: lua.program.tools.map(({ name, description }) => ({ name, description })),
+    get info() {
+      const { model, thinking, lua } = live.current()
+      const tools = lua.program.tools.map(({ name, description }) => ({ name, description }))
+      return { root, model, thinking, policy, tools }
     },
+    refresh: async () => {
+      const before = JSON.stringify(live.current().policy)
+      const refreshed = await live.refresh()
+      if (refreshed.type === 'kept')
+        return [`the agent's files are as they were, until this is mended:\n${refreshed.problem}`]
+      if (refreshed.type === 'same' || JSON.stringify(live.current().policy) === before) return []
+      return ['sandbox.lua has changed; it counts from the next start of reve on']
+    },
+    skills: async () => findSkills(await openConfined(workspace)),
     vm,
     checkModel: async () => {
       await modelOf(host.env)
@@ -217,11 +247,13 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
     },
     openSession,
     runTool: async (name, args, { signal } = {}) => {
-      if (!lua.program.tools.some((tool) => tool.name === name)) {
-        const known = lua.program.tools.map((tool) => tool.name).join(', ') || 'none'
+      await live.refresh()
+      const { program } = live.current().lua
+      if (!program.tools.some((tool) => tool.name === name)) {
+        const known = program.tools.map((tool) => tool.name).join(', ') || 'none'
         throw new AgentError('unknown_tool', `this agent has no Lua tool "${name}" (it has: ${known})`)
       }
-      return lua.call(name, args, luaHostCalls(vm, spec.workdir), signal ? { signal } : {})
+      return live.withLua((lua) => lua.call(name, args, luaHostCalls(vm, spec.workdir), signal ? { signal } : {}))
     },
     close,
     [Symbol.asyncDispose]: close,
@@ -320,6 +352,7 @@ async function prompt(definition: Definition, workdir: string): Promise<string> 
   }
   return systemPrompt({
     instructions: definition.instructions,
+    skills: (await findSkills(workspace)).skills,
     agents: await note('AGENTS.md'),
     soul: await note('SOUL.md'),
     knowledge: await note('KNOWLEDGE.md'),

@@ -1,7 +1,8 @@
 import type { Tool } from '@reve/harness'
-import type { LuaHostCalls, LuaRuntime, ToolDeclaration } from '@reve/lua-runtime'
+import type { LuaHostCalls, ToolDeclaration } from '@reve/lua-runtime'
 import type { MicroVm } from '@reve/sandbox-microvm'
 import { keptBytes } from './guest.ts'
+import type { LiveDefinition } from './live-definition.ts'
 import { type NetworkNotes, withNetworkNotes } from './network-notes.ts'
 import { spill } from './spill.ts'
 
@@ -19,7 +20,7 @@ export function luaHostCalls(vm: MicroVm, workdir: string, progress?: (text: str
 
 /** A tool that a `tools/*.lua` file declares, as the harness runs it. */
 export function luaTool(
-  runtime: LuaRuntime,
+  live: Pick<LiveDefinition, 'withLua'>,
   declaration: ToolDeclaration,
   vm: MicroVm,
   workdir: string,
@@ -33,10 +34,10 @@ export function luaTool(
     run: async (args, context) => {
       const mark = network.mark()
       const host = luaHostCalls(vm, workdir, (text) => context.progress(text))
-      const text = await runtime.call(declaration.name, args, host, {
-        signal: context.signal,
-        idempotencyKey: context.idempotencyKey,
-      })
+      // The file may have changed since the run began: what it says now is what runs.
+      const text = await live.withLua((lua) =>
+        lua.call(declaration.name, args, host, { signal: context.signal, idempotencyKey: context.idempotencyKey }),
+      )
       const result = await spill(vm, text, context.signal)
       return { content: withNetworkNotes(result, network.after(mark, result)) }
     },

@@ -28,6 +28,11 @@ export async function newestSession(folder: string, now: () => number = Date.now
   if (file === undefined) {
     throw new AgentError('no_session', 'this agent has no session to continue; start one with: reve run "…"')
   }
+  return continuedSession(file, now)
+}
+
+/** Opens a session for writing. */
+export async function continuedSession(file: string, now: () => number = Date.now): Promise<SessionLog> {
   const log = await openSession(file, { now })
   // The one that wrote last may have been killed before it could.
   await restateName(log)

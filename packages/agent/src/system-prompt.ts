@@ -1,3 +1,6 @@
+import { sanitiseLine } from '@reve/base'
+import type { Skill } from './skills.ts'
+
 /** The parts of a system prompt, read from the agent's folder. Empty ones are left out. */
 export type PromptParts = {
   readonly instructions: string
@@ -5,6 +8,7 @@ export type PromptParts = {
   readonly agents: string
   readonly soul: string
   readonly knowledge: string
+  readonly skills: readonly Skill[]
   readonly environment: Environment
 }
 
@@ -31,6 +35,7 @@ export function systemPrompt(parts: PromptParts): string {
     section('AGENTS.md', cut(parts.agents, 'workspace/AGENTS.md')),
     section('SOUL.md', cut(parts.soul, 'workspace/SOUL.md')),
     section('KNOWLEDGE.md', cut(firstLines(parts.knowledge), 'workspace/KNOWLEDGE.md')),
+    skills(parts.skills),
     environment(parts.environment),
   ]
     .filter((part) => part !== '')
@@ -51,6 +56,28 @@ function cut(text: string, file: string): string {
   // A pair of surrogates is not torn apart.
   const end = /[\uD800-\uDBFF]/.test(trimmed.charAt(fileCharacters - 1)) ? fileCharacters - 1 : fileCharacters
   return `${trimmed.slice(0, end)}\n(cut here: ${file} has ${trimmed.length} characters)`
+}
+
+/** Longer descriptions, and more skills, than anybody reads are a mistake, or somebody's attempt to speak here. */
+const descriptionCharacters = 1024
+const mostSkills = 200
+
+function skills(all: readonly Skill[]): string {
+  if (all.length === 0) return ''
+  const lines = all.slice(0, mostSkills).map(({ name, description, path }) => {
+    const line = sanitiseLine(description, descriptionCharacters)
+    return `- \`${name}\` (\`${path}\`): ${line}`
+  })
+  const more = all.length > mostSkills ? [`(${all.length - mostSkills} more below skills/)`] : []
+  return section(
+    'Skills',
+    [
+      'Before a task that one of these is for, read its file. Paths in it are relative to its folder.',
+      '',
+      ...lines,
+      ...more,
+    ].join('\n'),
+  )
 }
 
 function environment({ workdir, image, reachable }: Environment): string {

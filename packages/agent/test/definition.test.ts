@@ -1,4 +1,5 @@
 import { createServer } from 'node:http'
+import { writeFileSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -71,6 +72,56 @@ test('every mistake in agent.lua and sandbox.lua is told at once, with its line'
     expect(error.message).toContain(expected)
   }
   expect(error.message).not.toContain('sk-sentinel-value')
+})
+
+test('a change on disk counts from the next run on; a mistake in it changes nothing and is told', async () => {
+  const { root, open } = await agentWith({
+    'agent.lua': 'agent { model = "test/one" }',
+    'models.yml':
+      'providers:\n  test: { api: scripted, models: [{ id: one, turns: [{ calls: [{ name: where }] }, { calls: [{ name: where }] }, { text: Done. }] }] }\n',
+    'tools/where.lua': 'tool("where", { description = "x", run = function() return "first" end })',
+  })
+  await using agent = await open()
+  await using session = await agent.openSession({ session: 'new' })
+  expect(await agent.refresh()).toEqual([])
+  const results = () =>
+    session.harness.messages().flatMap((message) => (message.role === 'toolResult' ? message.content : []))
+  session.harness.subscribe((event) => {
+    if (event.type !== 'tool_finished' || results().length > 1) return
+    writeFileSync(
+      join(root, 'tools/where.lua'),
+      'tool("where", { description = "x", run = function() return "second" end })',
+    )
+  })
+  await session.harness.prompt('go')
+  await agent.refresh()
+  await writeFile(join(root, 'tools/where.lua'), 'tool("where" oops')
+  expect(await agent.refresh()).toEqual([
+    expect.stringMatching(/^the agent's files are as they were.*\n.*where\.lua:1/s),
+  ])
+  expect(await agent.refresh()).toEqual([])
+  expect(agent.info.tools).toEqual([{ name: 'where', description: 'x' }])
+  await writeFile(join(root, 'tools/where.lua'), 'tool("there", { description = "y", run = function() return "" end })')
+  await writeFile(join(root, 'sandbox.lua'), 'sandbox { cpus = 1 }')
+  expect(await agent.refresh()).toEqual(['sandbox.lua has changed; it counts from the next start of reve on'])
+  expect(agent.info.tools).toEqual([{ name: 'there', description: 'y' }])
+})
+
+test('a task is done by a sub-agent on a lane of its own, not without end', async () => {
+  const { open } = await agentWith({
+    'agent.lua': 'agent { model = "test/one" }',
+    // Each sub-agent begins with the first turn too: the deepest one is refused.
+    'models.yml':
+      'providers:\n  test: { api: scripted, models: [{ id: one, turns: [{ calls: [{ name: task, arguments: { prompt: look } }] }, { text: Found. }] }] }\n',
+  })
+  await using agent = await open()
+  await using session = await agent.openSession({ session: 'new' })
+  expect(await session.harness.prompt('go')).toMatchObject({ outcome: 'completed', text: 'Found.' })
+  const lanes = new Set(session.log.lines.flatMap((line) => ('lane' in line ? [line.lane] : [])))
+  expect(lanes.size).toBe(4)
+  const [result] = session.harness.messages().filter((message) => message.role === 'toolResult')
+  expect(result).toMatchObject({ isError: false, content: [{ text: 'Found.' }] })
+  expect(JSON.stringify(session.log.lines)).toContain('sub-agents may call sub-agents 3 deep')
 })
 
 test('models are discovered once a day, and kept in the agent', async () => {

@@ -9,6 +9,7 @@ import { agentHere, type Context } from '../context.ts'
 import { exitCode } from '../exit-codes.ts'
 import { paint, type Output } from '../output.ts'
 import { createRunView } from '../run-view.ts'
+import { sessionFile } from '../session-files.ts'
 
 export type RunOptions = {
   readonly prompt: string | undefined
@@ -17,6 +18,8 @@ export type RunOptions = {
   readonly json: boolean
   readonly model: string | undefined
   readonly maxTurns: number | undefined
+  readonly session: string | undefined
+  readonly thinking: 'off' | 'minimal' | 'low' | 'medium' | 'high' | number | undefined
 }
 
 /** `reve run` */
@@ -26,7 +29,13 @@ export async function run(context: Context, options: RunOptions): Promise<number
   await using agent = await agentHere(context)
   if (!options.resume) await mentionInterrupted(agent.info.root, output)
   await using session = await agent.openSession({
-    session: options.resume ? 'newest' : 'new',
+    session:
+      options.session !== undefined
+        ? { file: await sessionFile(context.folder, options.session) }
+        : options.resume
+          ? 'newest'
+          : 'new',
+    ...(options.thinking === undefined ? {} : { thinking: options.thinking }),
     ...(options.model === undefined ? {} : { model: options.model }),
     ...(options.maxTurns === undefined ? {} : { maxTurns: options.maxTurns }),
   })

@@ -1,9 +1,7 @@
-import { stat } from 'node:fs/promises'
-import { basename, join, resolve, sep } from 'node:path'
-import { agentRoot, newestFile, newSessionFile } from '@reve/agent'
-import { codeOf, isReveError, sanitiseLine } from '@reve/base'
+import { basename } from 'node:path'
+import { agentRoot } from '@reve/agent'
+import { isReveError, sanitiseLine } from '@reve/base'
 import {
-  findSession,
   forkSession,
   listSessions,
   nameDraft,
@@ -17,7 +15,9 @@ import {
 import { UsageError, type SessionsCommand } from '../arguments.ts'
 import type { Context } from '../context.ts'
 import { exitCode } from '../exit-codes.ts'
+import { newest, sessionFile, sessionsOf, targetFile } from '../session-files.ts'
 import { count, size, table } from '../table.ts'
+import { exportSession, search, show } from './transcripts.ts'
 
 type Action<Name extends SessionsCommand['action']> = Extract<SessionsCommand, { readonly action: Name }>
 
@@ -34,6 +34,12 @@ export function sessions(context: Context, command: SessionsCommand): Promise<nu
       return fork(context, command)
     case 'name':
       return name(context, command)
+    case 'show':
+      return show(context, command)
+    case 'search':
+      return search(context, command)
+    case 'export':
+      return exportSession(context, command)
     default:
       return command satisfies never
   }
@@ -109,38 +115,6 @@ function draftOf(text: string): ReturnType<typeof nameDraft> {
     throw error
   }
 }
-
-const sessionsOf = (root: string): string => join(root, '.reve', 'sessions')
-
-async function newest(folder: string): Promise<string> {
-  const file = await newestFile(sessionsOf(await agentRoot(folder)))
-  if (file === undefined) throw new UsageError('this agent has no sessions to verify', 'sessions')
-  return file
-}
-
-/** The file that a word means. What is nowhere is taken as a path, so that the refusal names it. */
-async function sessionFile(folder: string, word: string): Promise<string> {
-  const here = resolve(folder, word)
-  if (word.includes(sep) || (await exists(here))) return here
-  const root = await agentRoot(folder).catch((error: unknown) => {
-    if (codeOf(error) === 'not_an_agent') return undefined
-    throw error
-  })
-  if (root === undefined) return here
-  const own = join(sessionsOf(root), word)
-  return (await exists(own)) ? own : ((await findSession(sessionsOf(root), word)) ?? here)
-}
-
-/** Without a word, a session of this agent's that is the newest: `reve run --continue` goes on with it. */
-async function targetFile(folder: string, word: string | undefined): Promise<string> {
-  return word === undefined ? newSessionFile(sessionsOf(await agentRoot(folder))) : resolve(folder, word)
-}
-
-const exists = (file: string): Promise<boolean> =>
-  stat(file).then(
-    () => true,
-    () => false,
-  )
 
 function row(session: SessionSummary): readonly string[] {
   const when = `${session.modified.slice(0, 16).replace('T', ' ')}Z`
