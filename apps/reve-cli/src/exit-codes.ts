@@ -40,6 +40,7 @@ const byErrorCode = {
   unknown_tool: exitCode.usage,
   lua_aborted: exitCode.interrupted,
   no_session: exitCode.failed,
+  no_checkpoint: exitCode.failed,
   // models.yml
   yaml_syntax: exitCode.configuration,
   yaml_schema: exitCode.configuration,

@@ -10,7 +10,7 @@ import {
   writeFileAtomic,
 } from '@reve/base'
 import { type Discovery, loadModels, type ModelCatalogue, proxiesOf } from '@reve/providers'
-import type { JsonObject, Model, Thinking } from '@reve/providers/model'
+import { createScriptedModel, type JsonObject, type Model, type Thinking } from '@reve/providers/model'
 import { createHarness, type HarnessOptions, type Redact, type Tool } from '@reve/harness'
 import {
   createMicroVm,
@@ -24,6 +24,8 @@ import {
   type SandboxPolicy,
 } from '@reve/sandbox-microvm'
 import { restateName, type SessionLog } from '@reve/session-log'
+import { checkpointed } from './checkpointed.ts'
+import { type Checkpoints, checkpointAt, noteCheckpoint, type Restored, tryCheckpoints } from './checkpoints.ts'
 import { bashTool, globTool, grepTool, lsTool } from './command-tools.ts'
 import { loadDefinition, type Definition } from './definition.ts'
 import { liveDefinition } from './live-definition.ts'
@@ -64,9 +66,23 @@ export type AgentInfo = {
 export type AgentSession = OpenSession &
   AsyncDisposable & {
     readonly model: Model
+    /**
+     * Goes back to an entry (null: the beginning): what is said next branches off there, and the files of `workspace/` become what
+     * they were then. Nothing is lost: the present files are a checkpoint too, and the entries stay in the log.
+     *
+     * @param options.files false leaves the files as they are.
+     * @throws HarnessError `lane_busy`, `unknown_entry`; AgentError `no_checkpoint` before anything is changed.
+     */
+    readonly rewind: (
+      entryId: string | null,
+      options?: { readonly files?: boolean; readonly lane?: string },
+    ) => Promise<Rewound>
     /** Why the last run was stopped when no microVM can be had here: without one an agent does not work on. */
     readonly refusal: () => ReveError | undefined
   }
+
+/** What a rewind did; `files` is undefined when they were left, or had never changed. */
+export type Rewound = { readonly entryId: string | null; readonly files: Restored | undefined }
 
 export interface Agent extends AsyncDisposable {
   readonly info: AgentInfo
@@ -91,8 +107,8 @@ export interface Agent extends AsyncDisposable {
   openSession(options: {
     /** A file: that very session. */
     readonly session: 'new' | 'newest' | { readonly file: string }
-    /** `provider/model` instead of the one in `agent.lua`. */
-    readonly model?: string
+    /** `provider/model` instead of the one in `agent.lua`; null: none is asked, for who only rewinds. */
+    readonly model?: string | null
     readonly maxTurns?: number
     /** Instead of the one in `agent.lua`. */
     readonly thinking?: Thinking
@@ -114,6 +130,9 @@ export interface Agent extends AsyncDisposable {
   runTool(name: string, args: JsonObject, options?: { readonly signal?: AbortSignal }): Promise<string>
   close(): Promise<void>
 }
+
+/** It fails every request, and says that it has no turn. */
+const noModel = createScriptedModel({ id: 'none/none', turns: [] })
 
 /** Largest file of the agent's own notes that is read into the system prompt. */
 const noteBytes = 1 << 20
@@ -155,6 +174,14 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
     },
   })
   const sessionsDir = join(stateDir, 'sessions')
+  let opened: Promise<Checkpoints | { readonly reason: string }> | undefined
+  const checkpoints = async (): Promise<Checkpoints | { readonly reason: string }> => {
+    opened ??= tryCheckpoints(join(stateDir, 'checkpoints'), workspace)
+    const found = await opened
+    // Who has them now may be gone the next time.
+    if ('reason' in found) opened = undefined
+    return found
+  }
 
   const tools = (): readonly Tool[] => {
     const inGuest = [
@@ -182,16 +209,16 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
 
   const openSession: Agent['openSession'] = async (options) => {
     const { env, read } = remembering(host.env)
-    const model = await modelOf(env, options.model)
+    const model = options.model === null ? noModel : await modelOf(env, options.model)
     const log = await logOf(options.session)
     const thinking = options.thinking ?? live.current().thinking
     let refusal: ReveError | undefined
-    const session = sessionOf(log, model, () => refusal, {
+    const session = sessionOf(log, model, () => refusal, checkpoints, {
       log,
       model,
       tools: () =>
         tools().map((tool) =>
-          refusing(tool, async (error) => {
+          refusing(checkpointed(tool, log, checkpoints), async (error) => {
             refusal = error
             await session.harness.abort()
           }),
@@ -208,6 +235,8 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
   const close = async (): Promise<void> => {
     try {
       await live.close()
+      const checkpointing = await opened
+      if (checkpointing !== undefined && !('reason' in checkpointing)) await checkpointing[Symbol.asyncDispose]()
     } finally {
       await vm.stop()
       await network?.close()
@@ -273,6 +302,7 @@ function sessionOf(
   log: SessionLog,
   model: Model,
   refusal: AgentSession['refusal'],
+  checkpoints: () => Promise<Checkpoints | { readonly reason: string }>,
   options: HarnessOptions,
 ): AgentSession {
   const harness = createHarness(options)
@@ -281,6 +311,25 @@ function sessionOf(
     harness,
     model,
     refusal,
+    rewind: async (entryId, { files = true, lane = 'main' } = {}) => {
+      const { state } = harness.status(lane)
+      // The refusals of the conversation come before anything happens to the files.
+      if (state !== 'idle' || (entryId !== null && log.entry(entryId) === undefined)) {
+        await harness.navigate(entryId, { lane })
+      }
+      const tree = checkpointAt(log, log.path(entryId))
+      let restored: Restored | undefined
+      if (files && tree !== undefined) {
+        const found = await checkpoints()
+        if ('reason' in found)
+          throw new AgentError('no_checkpoint', `the files cannot be brought back: ${found.reason}`)
+        restored = await found.restore(tree)
+        await noteCheckpoint(log, lane, log.leaf(lane), restored.before)
+      }
+      await harness.navigate(entryId, { lane })
+      if (restored !== undefined && tree !== undefined) await noteCheckpoint(log, lane, entryId, tree)
+      return { entryId, files: restored }
+    },
     [Symbol.asyncDispose]: async () => {
       await harness.close()
       try {

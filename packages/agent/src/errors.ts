@@ -12,6 +12,8 @@ export type AgentErrorCode =
   | 'unknown_tool'
   /** There is no session to continue. */
   | 'no_session'
+  /** The files of a moment were not kept, or cannot be brought back. */
+  | 'no_checkpoint'
   /** A file or folder could not be read or written. */
   | 'io'
 

@@ -25,13 +25,15 @@ export type CaptureOptions = {
   readonly gitignore?: boolean | undefined
   /** Refuse a larger file, in bytes. */
   readonly maxFileBytes?: number | undefined
+  /** Leave a larger file out, in bytes: it is in `skipped`. */
+  readonly leaveOutLarger?: number | undefined
   readonly signal?: AbortSignal | undefined
   /** Called now and then with the files seen so far. */
   readonly onProgress?: ((seen: { readonly files: number; readonly bytes: number }) => void) | undefined
 }
 
 /** Why something is not in the captured tree. */
-export type SkipReason = 'dotgit' | 'bad_name' | 'fifo' | 'socket' | 'device' | 'gitlink_content'
+export type SkipReason = 'too_large' | 'dotgit' | 'bad_name' | 'fifo' | 'socket' | 'device' | 'gitlink_content'
 
 export type CaptureReport = {
   readonly tree: TreeId
@@ -234,7 +236,11 @@ export class Capture {
   }
 
   #file(place: Place, name: ByteName, path: StorePath, bytePath: string, stat: BigIntStats): DirEntry | undefined {
-    const { maxFileBytes, index } = this.#options
+    const { maxFileBytes, leaveOutLarger, index } = this.#options
+    if (leaveOutLarger !== undefined && stat.size > leaveOutLarger) {
+      this.#skipped.push({ path, why: 'too_large' })
+      return undefined
+    }
     if (maxFileBytes !== undefined && stat.size > maxFileBytes) {
       throw new StoreError(
         'too_large',

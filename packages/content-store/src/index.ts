@@ -28,6 +28,7 @@ export type { IndexEntry, LayoutIndex, LayoutOptions, LayoutReport } from './lay
 export type { ConflictKind, MergeConflict } from './merge.ts'
 export { checkRefName, nameFault } from './names.ts'
 export { decodePath, encodePath } from './path.ts'
+export type { UpdateOptions, UpdateReport } from './update.ts'
 export type { Refs } from './refs.ts'
 export type { Rollback, Snapshot, Snapshots } from './snapshots.ts'
 export { lockPath, openStore } from './store.ts'

@@ -17,6 +17,7 @@ import { Refs } from './refs.ts'
 import { Snapshots } from './snapshots.ts'
 import { diffTrees } from './tree-diff.ts'
 import { Trees } from './trees.ts'
+import { update, type UpdateOptions, type UpdateReport } from './update.ts'
 import type { BlobId, Edit, StorePath, Target, TreeChange, TreeEntry, TreeId, Walked } from './types.ts'
 
 export type OpenOptions = {
@@ -99,6 +100,11 @@ export interface Store extends AsyncDisposable {
    * far. @throws StoreError `exists` (also for two names that the disk takes for one), `corrupt`, `io`, `not_found`.
    */
   layout(tree: TreeId, dir: string, options?: LayoutOptions): Promise<LayoutReport>
+  /**
+   * Makes a folder that holds one tree hold another: only what differs is touched, no link is followed, and what neither tree
+   * has stays. @throws StoreError `not_found`, `corrupt`, `io`, `exists` for what is put in the way meanwhile.
+   */
+  update(dir: string, change: { readonly from: TreeId; readonly to: TreeId } & UpdateOptions): Promise<UpdateReport>
   /** Reads a folder into a tree. @throws StoreError `io` naming what cannot be read, `too_large`, `not_found`. */
   capture(dir: string, options?: CaptureOptions): Promise<CaptureReport>
   /** Checks everything that is stored. */
@@ -208,6 +214,7 @@ function assemble(parts: {
     layout: (tree, dir, layoutOptions) => new Layout(trees, objects, layoutOptions ?? {}).run(tree, dir),
     capture: (dir, captureOptions) =>
       new Capture({ database, trees, objects }, captureOptions ?? {}).run(dir, BigInt(Math.trunc(now())) * 1_000_000n),
+    update: (dir, change) => update({ trees, objects }, dir, change),
     fsck: (fsckOptions) => fsck({ database, objects, trees }, fsckOptions),
     close,
     [Symbol.asyncDispose]: async () => close(),
