@@ -9,12 +9,14 @@ import * as microvmStart from '../bench/microvm-start.ts'
 import * as providerStream from '../bench/provider-stream.ts'
 import * as sessionAppend from '../bench/session-append.ts'
 import * as sessionOpen from '../bench/session-open.ts'
+import * as store from '../bench/store.ts'
 import * as start from '../bench/start.ts'
 
 const subjects: Readonly<Record<string, readonly Comparison[]>> = {
   start: start.comparisons,
   'session-append': sessionAppend.comparisons,
   'session-open': sessionOpen.comparisons,
+  store: store.comparisons,
   'provider-stream': providerStream.comparisons,
   'microvm-start': microvmStart.comparisons,
   microvm: microvm.comparisons,

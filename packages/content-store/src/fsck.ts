@@ -33,7 +33,7 @@ export type FsckReport = {
 
 type Parts = { readonly database: Database; readonly objects: Objects; readonly trees: Trees }
 type ObjectRow = { readonly id: number; readonly hash: Buffer; readonly kind: ObjectKind; readonly size: number }
-type Root = { readonly what: string; readonly tree: TreeId | null; readonly blob: Hash | null }
+export type Root = { readonly what: string; readonly tree: TreeId | null; readonly blob: Hash | null }
 
 /** Checks every object's hash, every name in every tree, and that all that refs, histories, bases and snapshots name is there. */
 export async function fsck(parts: Parts, options: FsckOptions = {}): Promise<FsckReport> {
@@ -88,7 +88,8 @@ export async function fsck(parts: Parts, options: FsckOptions = {}): Promise<Fsc
   return { ok: problems.length === 0, problems, objects: checked, bytes, orphans }
 }
 
-function ownRoots(database: Database): readonly Root[] {
+/** Every tree that the store's own tables name. */
+export function ownRoots(database: Database): readonly Root[] {
   const rows = database
     .prepare<{ what: string; tree: Buffer }>(
       `SELECT 'ref ' || name AS what, tree FROM ref

@@ -4,6 +4,7 @@
  *
  * @packageDocumentation
  */
+export type { BackupOptions, BackupReport } from './backup.ts'
 export type { Branches, MergeBase, MergeOptions, MergeResult } from './branches.ts'
 export type { CaptureOptions, CaptureReport, SkipReason } from './capture.ts'
 export { formatVersion } from './database.ts'
@@ -21,6 +22,7 @@ export type {
   WriteResult,
 } from './fs.ts'
 export type { FsckOptions, FsckProblem, FsckReport } from './fsck.ts'
+export type { Garbage, GarbageOptions } from './garbage.ts'
 export type { GlobOptions, GlobResult } from './glob.ts'
 export type { GrepMatch, GrepOptions, GrepResult } from './grep.ts'
 export { HOST_PROGRAMS } from './host-process.ts'
@@ -28,6 +30,7 @@ export type { IndexEntry, LayoutIndex, LayoutOptions, LayoutReport } from './lay
 export type { ConflictKind, MergeConflict } from './merge.ts'
 export { checkRefName, nameFault } from './names.ts'
 export { decodePath, encodePath } from './path.ts'
+export type { StoreStats } from './stats.ts'
 export type { UpdateOptions, UpdateReport } from './update.ts'
 export type { Refs } from './refs.ts'
 export type { Rollback, Snapshot, Snapshots } from './snapshots.ts'

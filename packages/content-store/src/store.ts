@@ -1,17 +1,20 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Lock, LockFileError, LockHeldError, tryAcquireLock } from '@reve/base'
+import { backup, type BackupOptions, type BackupReport } from './backup.ts'
 import { Branches } from './branches.ts'
 import { Capture, type CaptureOptions, type CaptureReport } from './capture.ts'
 import { Database, makeRoot, refuseUnsafeFilesystem, type SqlDatabase } from './database.ts'
 import { StoreError } from './errors.ts'
 import { type FsActions, fsActions } from './fs.ts'
 import { fsck, type FsckOptions, type FsckReport } from './fsck.ts'
+import { findGarbage, type Garbage, type GarbageOptions } from './garbage.ts'
 import { chooseHasher, type Hasher } from './hasher.ts'
 import { failed, Layout, type LayoutOptions, type LayoutReport } from './layout.ts'
 import { gitMerger } from './merge-text.ts'
 import { objectKind, Objects } from './objects.ts'
 import { splitPath } from './path.ts'
+import { type StoreStats, storeStats } from './stats.ts'
 import { putBlobFile, putBlobStream } from './blob-input.ts'
 import { Refs } from './refs.ts'
 import { Snapshots } from './snapshots.ts'
@@ -109,6 +112,15 @@ export interface Store extends AsyncDisposable {
   capture(dir: string, options?: CaptureOptions): Promise<CaptureReport>
   /** Checks everything that is stored. */
   fsck(options?: FsckOptions): Promise<FsckReport>
+  /** How much there is. */
+  stats(): StoreStats
+  /** What nothing names any more; a dry run, nothing is removed. @throws StoreError `corrupt`, `not_found`. */
+  garbage(options?: GarbageOptions): Promise<Garbage>
+  /**
+   * Copies the store, while it is in use, into a new folder or over an earlier backup. @throws StoreError `exists` for a folder
+   * that holds something else, `io`.
+   */
+  backup(dir: string, options?: BackupOptions): Promise<BackupReport>
   /** Gives up the store and its lock. Harmless when done twice. */
   close(): void
 }
@@ -215,6 +227,9 @@ function assemble(parts: {
     capture: (dir, captureOptions) =>
       new Capture({ database, trees, objects }, captureOptions ?? {}).run(dir, BigInt(Math.trunc(now())) * 1_000_000n),
     update: (dir, change) => update({ trees, objects }, dir, change),
+    stats: () => storeStats(database),
+    garbage: (garbageOptions) => findGarbage({ database, objects, emptyTree: trees.emptyTree }, garbageOptions),
+    backup: (dir, backupOptions) => backup({ database, objects, root }, dir, backupOptions),
     fsck: (fsckOptions) => fsck({ database, objects, trees }, fsckOptions),
     close,
     [Symbol.asyncDispose]: async () => close(),
