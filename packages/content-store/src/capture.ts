@@ -131,6 +131,9 @@ export class Capture {
     }
     const root = this.#keep(rows.entries, base)
     this.#flush()
+    // Clocks of kernel and process differ by a tick: what changed in the last moments is read again next time.
+    const index: LayoutIndex = { entries: this.#index, trustBefore: startedNs - 50_000_000n }
+    this.#objects.vouchFor(index)
     return {
       tree: root,
       skipped: this.#skipped,
@@ -140,8 +143,7 @@ export class Capture {
       files: this.#files,
       read: this.#read,
       bytes: this.#bytes,
-      // Clocks of kernel and process differ by a tick: what changed in the last moments is read again next time.
-      index: { entries: this.#index, trustBefore: startedNs - 50_000_000n },
+      index,
     }
   }
 
@@ -254,7 +256,7 @@ export class Capture {
       known !== undefined &&
       index !== undefined &&
       isSame(known, stat, index.trustBefore) &&
-      this.#objects.has(known.id, objectKind.blob)
+      (this.#objects.vouchesFor(index) || this.#objects.has(known.id, objectKind.blob))
     ) {
       this.#index.set(bytePath, known)
       return { name, kind: kindOf(stat), id: known.id }

@@ -50,6 +50,7 @@ export class Objects {
   readonly #blobs: string
   readonly #temporary: string
   readonly #inlineLimit: number
+  readonly #vouched = new WeakSet<object>()
   #counter = 0
 
   constructor(options: {
@@ -81,6 +82,16 @@ export class Objects {
 
   stat(id: Hash): { readonly kind: ObjectKind; readonly size: number } | undefined {
     return this.#database.prepare<Row>('SELECT kind, size FROM object WHERE hash = ?').get(Buffer.from(id, 'hex'))
+  }
+
+  /** Notes that every blob of an index is here: what is stored stays stored. */
+  vouchFor(index: object): void {
+    this.#vouched.add(index)
+  }
+
+  /** Whether it need not be asked blob by blob. */
+  vouchesFor(index: object): boolean {
+    return this.#vouched.has(index)
   }
 
   has(id: Hash, ...kinds: readonly ObjectKind[]): boolean {
