@@ -56,7 +56,10 @@ describe.skipIf(backend === undefined)('in a real microVM', () => {
     })
     expect(killed.signal).toBe('SIGKILL')
     const before = await sessionOf(folder)
-    expect(before.at(-1)).toMatchObject({ kind: 'record', type: 'tool_started', toolName: 'bash', replay: 'never' })
+    const intent = before.findLast(({ type }) => type === 'tool_started')
+    expect(intent).toMatchObject({ kind: 'record', toolName: 'bash', replay: 'never' })
+    // What the files were before it.
+    expect(before.at(-1)).toMatchObject({ kind: 'record', type: 'checkpoint' })
 
     const resumed = await reve(['run', '--continue'], folder)
     expect(resumed).toMatchObject({ code: 0, stdout: 'Looked again.\n' })
@@ -67,7 +70,6 @@ describe.skipIf(backend === undefined)('in a real microVM', () => {
 
     const after = await sessionOf(folder)
     expect(after.slice(0, before.length)).toEqual(before)
-    const intent = before.at(-1)
     expect(after.find((line) => line['id'] === intent?.['resultEntryId'])).toMatchObject({
       kind: 'entry',
       message: { role: 'toolResult', isError: true },

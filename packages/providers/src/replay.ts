@@ -51,8 +51,6 @@ export function recordingFetch(
       tell('end')
       return response
     }
-    // Who has what it wants closes the connection.
-    request.signal.addEventListener('abort', () => tell('end'), { once: true })
     const body = new ReadableStream<Uint8Array>({
       pull: async (controller) => {
         try {

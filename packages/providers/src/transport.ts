@@ -140,6 +140,8 @@ async function* read(
     return silent || isPlatformTimeout(error) ? { type: 'timeout' } : { type: 'dropped', reason: reasonOf(error) }
   } finally {
     clearTimeout(watchdog)
+    // Also for a fetch that does not listen to signals; what is broken already has nothing to cancel.
+    void reader?.cancel().catch(() => undefined)
     release()
   }
 }
