@@ -1,19 +1,16 @@
 import { execFile } from 'node:child_process'
-import { mkdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { writeConversation } from './conversation.ts'
 import type { Comparison } from './measure.ts'
+import { installPi, piFile, piVersion } from './pi.ts'
 
 const run = promisify(execFile)
 const entries = 50_000
-const piPackage = '@earendil-works/pi-coding-agent'
-const piVersion = '1.6.0'
 const out = fileURLToPath(new URL('out/', import.meta.url))
-const piFolder = join(out, `pi-${piVersion}`)
 /** Its session manager alone: the whole of it would start with more memory than the measured part needs. */
-const piModule = join(piFolder, 'node_modules', piPackage, 'dist/core/session-manager.js')
+const piModule = piFile('dist/core/session-manager.js')
 const ourModule = fileURLToPath(new URL('../packages/session-log/dist/index.js', import.meta.url))
 const child = fileURLToPath(new URL('session-open-child.mjs', import.meta.url))
 const files = {
@@ -22,13 +19,8 @@ const files = {
   pi: join(out, 'session-pi.jsonl'),
 }
 
-/** Installs the peer in a folder of its own (once: some 170 MB that nobody else needs), and writes the conversation. */
 async function prepare(): Promise<void> {
-  mkdirSync(piFolder, { recursive: true })
-  if (statSync(piModule, { throwIfNoEntry: false }) === undefined) {
-    const flags = ['--ignore-scripts', '--omit=optional', '--no-audit', '--no-fund', '--no-save']
-    await run('npm', ['install', '--prefix', piFolder, ...flags, `${piPackage}@${piVersion}`])
-  }
+  await installPi()
   writeConversation(entries, files)
 }
 

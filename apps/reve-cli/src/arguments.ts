@@ -1,78 +1,9 @@
 import { parseArgs } from 'node:util'
+import { didYouMean } from '@reve/base'
+import type { Command, ExportFormat, ImageCommand, RewindCommand, SessionsCommand, ThinkingWord } from './command.ts'
+import { commandOf, exportFormats, thinkingWords, topics, type Topic } from './command-table.ts'
 
-/** One parsed command line. */
-export type Command =
-  | { readonly type: 'help'; readonly topic: Topic | undefined }
-  | { readonly type: 'version' }
-  | { readonly type: 'init'; readonly folder: string; readonly json: boolean }
-  | { readonly type: 'info'; readonly json: boolean }
-  | { readonly type: 'exec'; readonly words: readonly string[] }
-  | { readonly type: 'tool'; readonly name: string | undefined; readonly args: string }
-  | {
-      readonly type: 'run'
-      /** The words of the prompt, joined; undefined when there are none. */
-      readonly prompt: string | undefined
-      /** The last word is `-`: what standard input holds comes after the others. */
-      readonly stdin: boolean
-      readonly resume: boolean
-      readonly json: boolean
-      readonly model: string | undefined
-      readonly maxTurns: number | undefined
-      /** A session to go on with, in place of the newest. */
-      readonly session: string | undefined
-      readonly thinking: ThinkingWord | number | undefined
-    }
-  | SessionsCommand
-  | ImageCommand
-  | { readonly type: 'doctor'; readonly json: boolean }
-  | { readonly type: 'completion'; readonly shell: string | undefined }
-
-/** `reve sessions`; where a session is named, the word may be a path, or the file name or the id of one of this agent's. */
-export type SessionsCommand = { readonly type: 'sessions'; readonly json: boolean } & (
-  | { readonly action: 'list' }
-  /** Default: the newest. */
-  | { readonly action: 'verify'; readonly session: string | undefined }
-  /** A target that is not given: a new session of this agent, which is its newest then. */
-  | { readonly action: 'salvage'; readonly session: string; readonly target: string | undefined }
-  | {
-      readonly action: 'fork'
-      readonly session: string
-      readonly target: string | undefined
-      readonly at: string | undefined
-      readonly lane: string | undefined
-    }
-  | { readonly action: 'name'; readonly session: string; readonly name: string }
-  /** Default: the newest, and the lane `main`. */
-  | { readonly action: 'show'; readonly session: string | undefined; readonly lane: string | undefined }
-  | { readonly action: 'search'; readonly text: string; readonly regex: boolean }
-  /** Without a target: standard output. */
-  | {
-      readonly action: 'export'
-      readonly session: string
-      readonly target: string | undefined
-      readonly format: ExportFormat
-      readonly lane: string | undefined
-    }
-)
-
-const thinkingWords = ['off', 'minimal', 'low', 'medium', 'high'] as const
-type ThinkingWord = (typeof thinkingWords)[number]
-
-/** What a session can be written down as. */
-export const exportFormats = ['md', 'json', 'html'] as const
-export type ExportFormat = (typeof exportFormats)[number]
-
-/** `reve image` */
-export type ImageCommand = { readonly type: 'image'; readonly json: boolean } & (
-  | { readonly action: 'ls' }
-  | { readonly action: 'pull'; readonly ref: string }
-  /** Without a reference: that of the agent in the current folder, with its packages. */
-  | { readonly action: 'build'; readonly ref: string | undefined; readonly packages: readonly string[] }
-  | { readonly action: 'rm'; readonly names: readonly string[]; readonly force: boolean }
-)
-
-export const topics = ['init', 'info', 'exec', 'tool', 'run', 'sessions', 'image', 'doctor', 'completion'] as const
-export type Topic = (typeof topics)[number]
+export type { Command, ImageCommand, RewindCommand, SessionsCommand } from './command.ts'
 
 /** The command line makes no sense; the message says why, the caller adds where help is. */
 export class UsageError extends Error {
@@ -103,56 +34,82 @@ export function parseCommand(argv: readonly string[]): Command {
   if (own.includes('--help') || own.includes('-h')) return { type: 'help', topic }
   switch (topic) {
     case 'init': {
-      const { values, positionals } = parse(topic, rest, { json: { type: 'boolean' } })
+      const { values, positionals } = parse(topic, rest)
       atMost(topic, positionals, 1)
-      return { type: 'init', folder: positionals[0] ?? '.', json: values.json === true }
+      return { type: 'init', folder: positionals[0] ?? '.', json: values['json'] === true }
     }
     case 'info':
     case 'doctor': {
-      const { values, positionals } = parse(topic, rest, { json: { type: 'boolean' } })
+      const { values, positionals } = parse(topic, rest)
       atMost(topic, positionals, 0)
-      return { type: topic, json: values.json === true }
+      return { type: topic, json: values['json'] === true }
     }
     case 'tool': {
-      const { values, positionals } = parse(topic, rest, { args: { type: 'string' } })
+      const { values, positionals } = parse(topic, rest)
       atMost(topic, positionals, 1)
-      return { type: 'tool', name: positionals[0], args: text(values.args) ?? '{}' }
-    }
-    case 'run': {
-      const { values, positionals } = parse(topic, rest, {
-        continue: { type: 'boolean', short: 'c' },
-        json: { type: 'boolean' },
-        model: { type: 'string', short: 'm' },
-        'max-turns': { type: 'string' },
-        session: { type: 'string', short: 's' },
-        thinking: { type: 'string' },
-      })
-      const stdin = positionals.at(-1) === '-'
-      const words = stdin ? positionals.slice(0, -1) : positionals
       return {
-        type: 'run',
-        prompt: words.length > 0 ? words.join(' ') : undefined,
-        stdin,
-        // A session that is named is one to go on with.
-        resume: values.continue === true || values.session !== undefined,
-        json: values.json === true,
-        model: text(values.model),
-        maxTurns: wholeNumber(text(values['max-turns'])),
-        session: text(values.session),
-        thinking: thinkingOf(text(values.thinking)),
+        type: 'tool',
+        name: positionals[0],
+        args: text(values['args']) ?? '{}',
+        json: values['json'] === true,
       }
     }
+    case 'run':
+      return parseRun(rest)
+    case 'rewind':
+      return parseRewind(rest)
     case 'sessions':
       return parseSessions(rest)
     case 'image':
       return parseImage(rest)
     case 'completion': {
-      const { positionals } = parse(topic, rest, {})
+      // The line that is completed has options of its own.
+      if (rest[0] === '--words') return { type: 'completion', shell: undefined, line: rest.slice(1) }
+      const { positionals } = parse(topic, rest)
       atMost(topic, positionals, 1)
-      return { type: 'completion', shell: positionals[0] }
+      return { type: 'completion', shell: positionals[0], line: undefined }
     }
     default:
       return topic satisfies never
+  }
+}
+
+function parseRun(rest: readonly string[]): Command {
+  const { values, positionals } = parse('run', rest)
+  const stdin = positionals.at(-1) === '-'
+  const words = stdin ? positionals.slice(0, -1) : positionals
+  return {
+    type: 'run',
+    prompt: words.length > 0 ? words.join(' ') : undefined,
+    stdin,
+    // A session that is named is one to go on with.
+    resume: values['continue'] === true || values['session'] !== undefined,
+    json: values['json'] === true,
+    model: text(values['model']),
+    maxTurns: wholeNumber(text(values['max-turns'])),
+    session: text(values['session']),
+    thinking: thinkingOf(text(values['thinking'])),
+  }
+}
+
+function parseRewind(rest: readonly string[]): RewindCommand {
+  const { values, positionals } = parse('rewind', rest)
+  const [entry] = positionals
+  if (entry === undefined)
+    throw new UsageError(
+      'rewind takes the entry to go back to, by its id or label; "reve sessions show" has them',
+      'rewind',
+    )
+  atMost('rewind', positionals, 1)
+  const noFiles = values['no-files'] === true
+  if (noFiles && values['files'] === true) throw new UsageError('--files and --no-files exclude each other', 'rewind')
+  return {
+    type: 'rewind',
+    entry,
+    files: !noFiles,
+    session: text(values['session']),
+    lane: text(values['lane']),
+    json: values['json'] === true,
   }
 }
 
@@ -168,26 +125,11 @@ function parseExec(rest: readonly string[]): Command {
 }
 
 function parseSessions(rest: readonly string[]): SessionsCommand {
-  const json = { json: { type: 'boolean' } } as const
-  const { values, positionals } = parse('sessions', rest, {
-    ...json,
-    at: { type: 'string' },
-    lane: { type: 'string' },
-    regex: { type: 'boolean' },
-    format: { type: 'string' },
-  })
+  const { values, positionals } = parse('sessions', rest)
   const [action = 'list', session, target] = positionals
-  const lane = text(values.lane)
-  const optionsOf: Readonly<Record<string, readonly string[]>> = {
-    at: ['fork'],
-    lane: ['fork', 'show', 'export'],
-    regex: ['search'],
-    format: ['export'],
-  }
-  for (const [option, actions] of Object.entries(optionsOf))
-    if (values[option] !== undefined && !actions.includes(action))
-      throw new UsageError(`--${option} is an option of sessions ${actions.join(', ')}`, 'sessions')
-  const common = { type: 'sessions', json: values.json === true } as const
+  const lane = text(values['lane'])
+  optionsOfAction('sessions', values, action)
+  const common = { type: 'sessions', json: values['json'] === true } as const
   switch (action) {
     case 'list':
       atMost('sessions', positionals, 1)
@@ -204,7 +146,7 @@ function parseSessions(rest: readonly string[]): SessionsCommand {
       atMost('sessions', positionals, 3)
       return action === 'salvage'
         ? { ...common, action, session, target }
-        : { ...common, action, session, target, at: text(values.at), lane }
+        : { ...common, action, session, target, at: text(values['at']), lane }
     }
     case 'show':
       atMost('sessions', positionals, 2)
@@ -212,12 +154,12 @@ function parseSessions(rest: readonly string[]): SessionsCommand {
     case 'search': {
       const words = positionals.slice(1).join(' ')
       if (words === '') throw new UsageError('sessions search takes what to look for', 'sessions')
-      return { ...common, action, text: words, regex: values.regex === true }
+      return { ...common, action, text: words, regex: values['regex'] === true }
     }
     case 'export': {
       if (session === undefined) throw new UsageError('sessions export takes the session to write down', 'sessions')
       atMost('sessions', positionals, 3)
-      return { ...common, action, session, target, format: exportFormat(text(values.format), target), lane }
+      return { ...common, action, session, target, format: exportFormat(text(values['format']), target), lane }
     }
     case 'rename':
     case 'name': {
@@ -225,11 +167,15 @@ function parseSessions(rest: readonly string[]): SessionsCommand {
         throw new UsageError('sessions name takes a session and its name', 'sessions')
       return { ...common, action: 'name', session, name: positionals.slice(2).join(' ') }
     }
+    case 'label': {
+      const remove = values['remove'] === true
+      const label = positionals.slice(3).join(' ')
+      if (session === undefined || target === undefined || remove === (label !== ''))
+        throw new UsageError('sessions label takes a session, an entry, and its label or --remove', 'sessions')
+      return { ...common, action, session, entry: target, label: remove ? undefined : label }
+    }
     default:
-      throw new UsageError(
-        `sessions has no ${JSON.stringify(action)}; it has list, show, search, export, name, fork, verify and salvage`,
-        'sessions',
-      )
+      throw unknownAction('sessions', action)
   }
 }
 
@@ -243,16 +189,10 @@ function exportFormat(given: string | undefined, target: string | undefined): Ex
 }
 
 function parseImage(rest: readonly string[]): ImageCommand {
-  const { values, positionals } = parse('image', rest, {
-    json: { type: 'boolean' },
-    force: { type: 'boolean' },
-    packages: { type: 'string' },
-  })
+  const { values, positionals } = parse('image', rest)
   const [action = 'ls', ref] = positionals
-  if (values.force !== undefined && action !== 'rm') throw new UsageError('--force is an option of image rm', 'image')
-  if (values.packages !== undefined && action !== 'build')
-    throw new UsageError('--packages is an option of image build', 'image')
-  const common = { type: 'image', json: values.json === true } as const
+  optionsOfAction('image', values, action)
+  const common = { type: 'image', json: values['json'] === true } as const
   switch (action) {
     case 'ls':
       atMost('image', positionals, 1)
@@ -262,7 +202,7 @@ function parseImage(rest: readonly string[]): ImageCommand {
       atMost('image', positionals, 2)
       return { ...common, action, ref }
     case 'build': {
-      const packages = text(values.packages)?.split(',').filter(Boolean) ?? []
+      const packages = text(values['packages'])?.split(',').filter(Boolean) ?? []
       if (ref === undefined && packages.length > 0)
         throw new UsageError(
           "--packages needs an image; without one it is the agent's, with the agent's packages",
@@ -273,21 +213,52 @@ function parseImage(rest: readonly string[]): ImageCommand {
     }
     case 'rm':
       if (ref === undefined) throw new UsageError('image rm takes the images to remove', 'image')
-      return { ...common, action, names: positionals.slice(1), force: values.force === true }
+      return { ...common, action, names: positionals.slice(1), force: values['force'] === true }
     default:
-      throw new UsageError(`image has no ${JSON.stringify(action)}; it has ls, pull, build and rm`, 'image')
+      throw unknownAction('image', action)
   }
 }
 
-type Options = NonNullable<NonNullable<Parameters<typeof parseArgs>[0]>['options']>
+type Values = Readonly<Record<string, string | boolean | readonly (string | boolean)[] | undefined>>
 
-function parse(topic: Topic, args: readonly string[], options: Options) {
+function parse(
+  topic: Topic,
+  args: readonly string[],
+): { readonly values: Values; readonly positionals: readonly string[] } {
+  const specs = Object.entries(commandOf(topic).options)
+  const options = Object.fromEntries(
+    specs.map(([name, { takes, short }]) => [
+      name,
+      {
+        type: takes === undefined ? ('boolean' as const) : ('string' as const),
+        ...(short === undefined ? {} : { short }),
+      },
+    ]),
+  )
   try {
     return parseArgs({ args: [...args], options, allowPositionals: true, strict: true })
   } catch (error) {
-    if (error instanceof TypeError) throw new UsageError(error.message.split('. ')[0] ?? error.message, topic)
-    throw error
+    if (!(error instanceof TypeError)) throw error
+    const [sentence = error.message] = error.message.split('. ')
+    const [, misspelt] = /^Unknown option '--([^']+)'/.exec(sentence) ?? []
+    const hint = misspelt === undefined ? '' : didYouMean(misspelt, Object.keys(options)).replace('"', '"--')
+    throw new UsageError(`${sentence}${hint}`, topic)
   }
+}
+
+/** An option of one action makes no sense with another. */
+function optionsOfAction(topic: Topic, values: Values, action: string): void {
+  for (const [name, { of }] of Object.entries(commandOf(topic).options))
+    if (values[name] !== undefined && of !== undefined && !of.includes(action))
+      throw new UsageError(`--${name} is an option of ${topic} ${of.join(', ')}`, topic)
+}
+
+function unknownAction(topic: Topic, word: string): UsageError {
+  const known = Object.keys(commandOf(topic).actions ?? {})
+  return new UsageError(
+    `${topic} has no ${JSON.stringify(word)}${didYouMean(word, known)}; it has ${known.join(', ')}`,
+    topic,
+  )
 }
 
 const text = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
@@ -317,6 +288,7 @@ function atMost(topic: Topic, words: readonly string[], count: number): void {
 
 function topicOf(word: string): Topic {
   const topic = topics.find((candidate) => candidate === word)
-  if (topic === undefined) throw new UsageError(`no command "${word}"; there are ${topics.join(', ')}`)
+  if (topic === undefined)
+    throw new UsageError(`no command "${word}"${didYouMean(word, topics)}; there are ${topics.join(', ')}`)
   return topic
 }

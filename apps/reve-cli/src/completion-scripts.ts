@@ -1,78 +1,56 @@
-import { exportFormats, topics, type Topic } from './arguments.ts'
+import type { shells } from './command-table.ts'
 
-/** The shells that there are scripts for. */
-export const shells = ['bash', 'zsh', 'fish'] as const
 export type Shell = (typeof shells)[number]
 
-/** Words that may stand after a command. A test holds that the parser takes each. */
-export const words: Readonly<Record<Topic, readonly string[]>> = {
-  init: ['--json'],
-  info: ['--json'],
-  exec: [],
-  tool: ['--args'],
-  run: ['--continue', '--json', '--max-turns', '--model', '--session', '--thinking'],
-  sessions: [
-    ...['list', 'show', 'search', 'export', 'name', 'fork', 'verify', 'salvage'],
-    ...['--at', '--format', '--json', '--lane', '--regex'],
-  ],
-  image: ['ls', 'pull', 'build', 'rm', '--force', '--json', '--packages'],
-  doctor: ['--json'],
-  completion: [...shells],
-}
-
-/** Words after an option. */
-const values: Readonly<Record<string, readonly string[]>> = {
-  '--format': exportFormats,
-  '--thinking': ['off', 'minimal', 'low', 'medium', 'high'],
-}
-
-const general = [...topics, 'help', '--help', '--version']
-
-/** A script that makes a shell complete reve's command line. */
-export function completionScript(shell: Shell): string {
-  switch (shell) {
-    case 'bash':
-      return bash()
-    case 'zsh':
-      return `#compdef reve\nautoload -U +X bashcompinit && bashcompinit\n${bash()}`
-    case 'fish':
-      return fish()
-    default:
-      return shell satisfies never
-  }
-}
-
-const bash = (): string => `# bash completion of reve
+/**
+ * What makes a shell complete reve's command line: it asks reve itself, `reve completion --words …`, which answers a line for each
+ * candidate, with what it is behind a tab. Nothing that is answered is expanded or run by the shell: names come from files.
+ */
+export const completionScripts = {
+  bash: `# bash completion of reve
 _reve() {
-  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD - 1]}" list
-  case "$before" in
-${Object.entries(values)
-  .map(([option, list]) => `    ${option}) COMPREPLY=($(compgen -W "${list.join(' ')}" -- "$word")); return ;;`)
-  .join('\n')}
-  esac
-  if [ "$COMP_CWORD" -eq 1 ]; then
-    list="${general.join(' ')}"
-  else
-    case "\${COMP_WORDS[1]}" in
-${topics.map((topic) => `      ${topic}) list="${[...words[topic], '--help'].join(' ')}" ;;`).join('\n')}
-      help) list="${topics.join(' ')}" ;;
-    esac
-  fi
-  COMPREPLY=($(compgen -W "$list" -- "$word"))
+  local word="" line begun="" i
+  local -a words=()
+  # bash cuts words at : and =, which names have in them.
+  for ((i = 1; i <= COMP_CWORD; i++)); do
+    if [[ $i -gt 1 && ( \${COMP_WORDS[i]} == [:=]* || \${COMP_WORDS[i - 1]} == [:=]* ) ]]; then
+      begun=$word
+      word+=\${COMP_WORDS[i]}
+      words[\${#words[@]}-1]=$word
+    else
+      begun="" word=\${COMP_WORDS[i]}
+      words+=("$word")
+    fi
+    if [[ \${COMP_WORDS[i]} == [:=]* ]]; then begun=$word; fi
+  done
+  COMPREPLY=()
+  while IFS=$'\\t' read -r line _; do
+    if [[ $line == "$word"* ]]; then COMPREPLY+=("$(printf %q "\${line#"$begun"}")"); fi
+  done < <("\${COMP_WORDS[0]}" completion --words "\${words[@]}" 2>/dev/null)
 }
 complete -o default -F _reve reve
-`
-
-const fish = (): string => `# fish completion of reve
-${topics.map((topic) => `complete -c reve -n __fish_use_subcommand -f -a ${topic}`).join('\n')}
-${topics
-  .flatMap((topic) =>
-    words[topic].map((word) => {
-      const seen = `complete -c reve -n '__fish_seen_subcommand_from ${topic}'`
-      if (!word.startsWith('--')) return `${seen} -a ${word}`
-      const list = values[word]
-      return `${seen} -l ${word.slice(2)}${list === undefined ? '' : ` -x -a '${list.join(' ')}'`}`
-    }),
-  )
-  .join('\n')}
-`
+`,
+  zsh: `#compdef reve
+_reve() {
+  local line
+  local -a found
+  while IFS=$'\\t' read -r line _; do
+    found+=("$line")
+  done < <("\${words[1]}" completion --words "\${(@)words[2,CURRENT]}" 2>/dev/null)
+  if (( \${#found} )); then compadd -a found; else _files; fi
+}
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then _reve "$@"; else compdef _reve reve; fi
+`,
+  fish: `# fish completion of reve
+function __reve_complete
+  set -l line (commandline -opc) (commandline -ct)
+  set -l found ($line[1] completion --words $line[2..] 2>/dev/null)
+  if count $found >/dev/null
+    printf '%s\\n' $found
+  else
+    __fish_complete_path (commandline -ct)
+  end
+end
+complete -c reve -f -a '(__reve_complete)'
+`,
+} as const satisfies Readonly<Record<Shell, string>>

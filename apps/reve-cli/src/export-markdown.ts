@@ -1,45 +1,41 @@
 import type { EntryLine, SessionView } from '@reve/session-log'
-import { said, type Block } from './transcript.ts'
+import { code, fenced, prose, words } from './markdown-text.ts'
+import { bounded, labelled, type Block } from './transcript.ts'
 
 const TITLES = { user: 'User', assistant: 'Assistant', tool: 'Tool', summary: 'Summary', other: 'Note' } as const
 
-/** A conversation as Markdown. What was said stays as it was written; what tools took and gave stands in fences. */
+/**
+ * A conversation as Markdown that is safe to render: what was said keeps its form, but brings no HTML, link, image or turn of its own; what
+ * tools took and gave stands in fences.
+ */
 export function toMarkdown(view: SessionView, path: readonly EntryLine[], title: string): string {
-  const parts = [`# ${line(title)}`, `Session \`${line(view.header.id)}\`, ${path.length} entries.`]
-  for (const entry of path) {
-    const { who, ts, model, blocks } = said(entry)
-    if (who !== 'tool')
-      parts.push(`## ${TITLES[who]}`, `<sub>${line(ts)}${model === undefined ? '' : ` · ${line(model)}`}</sub>`)
-    parts.push(...blocks.map(block))
+  const parts = [`# ${words(title)}`, `Session ${code(view.header.id)}, ${path.length} entries.`]
+  for (const { id, who, ts, model, label, blocks } of labelled(view, path)) {
+    if (who !== 'tool') {
+      const about = [words(ts), ...(model === undefined ? [] : [words(model)]), code(id)].join(' · ')
+      parts.push(`## ${TITLES[who]}${label === undefined ? '' : ` (${words(label)})`}`, about)
+    }
+    parts.push(...bounded(blocks).map(block))
   }
-  return `${parts.join('\n\n')}\n`
+  return `${parts.filter((part) => part !== '').join('\n\n')}\n`
 }
 
 function block(given: Block): string {
   switch (given.kind) {
     case 'text':
     case 'summary':
+      return prose(given.text)
     case 'note':
-      return given.text
+      return words(given.text)
     case 'reasoning':
-      return quote(given.text)
+      return prose(given.text).replaceAll(/^/gm, '> ')
     case 'call':
-      return `**${line(given.name)}**\n\n${fence(given.text, 'json')}`
+      return `**${code(given.name)}**\n\n${fenced(given.text, 'json')}`
     case 'result':
-      return `${given.isError ? '*Failed:*' : '*Result:*'}\n\n${fence(given.text, '')}`
+      return `${given.isError ? 'Failed:' : 'Result:'}\n\n${fenced(given.text, '')}`
     case 'image':
-      return `*(image, ${line(given.mimeType)})*`
+      return `(image, ${words(given.mimeType)}, ${given.characters} characters)`
     default:
       return given satisfies never
   }
-}
-
-const line = (text: string): string => text.replaceAll(/[\r\n]+/g, ' ')
-const quote = (text: string): string => text.replaceAll(/^/gm, '> ')
-
-/** A fence longer than any that the text has. */
-function fence(text: string, language: string): string {
-  const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([run]) => run.length))
-  const mark = '`'.repeat(longest + 1)
-  return `${mark}${language}\n${text}\n${mark}`
 }

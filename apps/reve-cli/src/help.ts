@@ -1,4 +1,4 @@
-import type { Topic } from './arguments.ts'
+import type { Topic } from './command-table.ts'
 
 const overview = `reve: a durable coding agent. The directory is the agent.
 
@@ -10,13 +10,17 @@ usage: reve <command> [options]
   run --continue    pick the newest session up, also after a kill or a crash
   exec <cmd...>     run a command in this agent's microVM
   tool [name]       run one of this agent's Lua tools; no name lists them
-  sessions          list, show, search, export, name, fork, verify and salvage sessions
+  sessions          list, show, search, export, name, label, fork, verify and salvage sessions
+  rewind <entry>    take conversation and files back to an entry; nothing is lost
   image             list, pull, build and remove the images of microVMs
-  completion        a completion script for bash, zsh or fish
   doctor            what works here, and how to get what does not
+  completion        a completion script for bash, zsh or fish
 
   --version         print the version
   --help            this text; "reve <command> --help" tells more
+
+  mkdir my-agent && cd my-agent && reve init
+  reve run "make the tests pass"
 
 Every command of a model runs in a microVM; there is no other way.
 exit codes: 0 done, 1 the work failed, 2 usage, 3 not an agent or bad configuration,
@@ -29,12 +33,19 @@ const texts: Readonly<Record<Topic, string>> = {
 Makes dir (default: the current folder) an agent directory. Run it again at any time:
 it creates what is missing and leaves what you edited as it is.
 
+      --json   the result as JSON
+
   mkdir my-agent && cd my-agent && reve init
+  reve init ~/agents/reviewer
 `,
   info: `usage: reve info [--json]
 
 Shows the agent of this folder. Checks agent.lua, sandbox.lua and tools/; starts nothing.
 "reve doctor" also checks models.yml and whether the model's key is set.
+
+      --json   the same, and the rest of the policy, as JSON
+
+  reve info --json | jq .sandbox.allow
 `,
   exec: `usage: reve exec [--] <cmd...>
 
@@ -48,10 +59,15 @@ as it stands; several words are quoted each. Put -- before a command with option
 Input, output and exit code are the command's. Where both input and output are a terminal it
 gets one: editors and shells work, Ctrl-C goes to the command. The command's exit code is the exit code; 125 means that reve itself failed.
 `,
-  tool: `usage: reve tool [name] [--args JSON]
+  tool: `usage: reve tool [name] [--args JSON] [--json]
 
-Runs one of this agent's Lua tools, as the model would. No name lists them.
+Runs one of this agent's Lua tools, as the model would. No name lists them. The name and the
+arguments are checked before a VM boots.
 
+      --args JSON   an object (default: {})
+      --json        the result as JSON
+
+  reve tool
   reve tool example --args '{"commits":2}'
 `,
   run: `usage: reve run [options] "prompt"
@@ -82,25 +98,50 @@ Ctrl-C stops the run and keeps it; a second one ends reve at once. Nothing is lo
        reve sessions salvage <session> [new-file]
        reve sessions fork <session> [new-file] [--at ENTRY] [--lane LANE]
        reve sessions name <session> <name>
+       reve sessions label <session> <entry> <label>|--remove
 
 list      the sessions of this agent, the last used first, with their name or first prompt
 show      a conversation (default: the newest), from its beginning to where its lane is
-search    what was said in all sessions of this agent; small letters match large ones too
+search    what was said in all sessions of this agent, with the entry and the line of it;
+          small letters match large ones too; 1 when there is nothing
 export    write a session down: Markdown and JSON of one lane, or one HTML page with all branches
 verify    check every line of a session (default: the newest)
 salvage   copy what is good of a refused session to a new file; the refused one stays
 fork      copy the conversation up to an entry to a new file, as a session of its own
 name      say what a session is called; refused while another process works in it
+label     mark an entry, by which "fork --at" and "reve rewind" find it too
 
 A session is a path, or the file name or the id of one of this agent's. A new file never
 replaces one; without one, salvage and fork make a session of this agent that is its newest:
 "reve run --continue" goes on with it.
 
-      --at ENTRY   the id of the last entry to keep (default: where the lane is)
+      --at ENTRY   the id or label of the last entry to keep (default: where the lane is)
       --lane LANE  whose conversation (default: main)
       --format F   md, json or html (default: by the file's name, else md)
       --regex      the text is a regular expression
+      --remove     take the label off
       --json       the result as JSON
+
+  reve sessions search "flaky test"
+  reve sessions export main-20260105T100000000Z-0a1b2c3d.jsonl page.html
+`,
+  rewind: `usage: reve rewind <entry> [options]
+
+Takes the newest session back to an entry (its id, or its label), as a new branch, and the files
+of workspace/ to what they were then. The present files are kept as a checkpoint, and nothing
+leaves the session: rewind to a later entry to undo it.
+
+      --no-files   the conversation alone
+      --files      the files as well: what is done without either
+  -s, --session S  that session (a path, a file name or an id) instead of the newest
+      --lane LANE  whose conversation (default: main)
+      --json       the result as JSON
+
+Files are checkpointed after each tool that may write. Not in checkpoints, and left as they are: what
+.gitignore names, .git, node_modules and the like, and files over 64 MiB.
+
+  reve sessions show
+  reve rewind e_01jgwq0v3k7
 `,
   image: `usage: reve image [ls]
        reve image pull <image>
@@ -127,6 +168,8 @@ A private registry is asked with what "docker login", "podman login" or "skopeo 
       --packages  Debian packages to put into it
       --force     also an image that disks are made over: their agents make new ones
       --json      the result as JSON
+
+  reve image build debootstrap:trixie --packages git,jq
 `,
   completion: `usage: reve completion bash|zsh|fish
 
@@ -139,8 +182,10 @@ Prints a script that makes the shell complete reve's command line.
   doctor: `usage: reve doctor [--json]
 
 Says whether a microVM can boot here, on what, and what is missing with the command to get it.
-In an agent's folder it also checks the agent's files, its model and the model's key, and says
-which secrets of sandbox.lua are set.
+In an agent's folder it also checks the agent's files with their places, which keys of models.yml
+and secrets of sandbox.lua are set, and the room on the disk. Asks no provider.
+
+      --json   the findings as JSON
 `,
 }
 

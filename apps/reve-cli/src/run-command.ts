@@ -50,6 +50,8 @@ async function perform(command: WorkingCommand, context: Context): Promise<numbe
       return (await import('./commands/sessions.ts')).sessions(context, command)
     case 'image':
       return (await import('./commands/image.ts')).image(context, command)
+    case 'rewind':
+      return (await import('./commands/rewind.ts')).rewind(context, command)
     case 'completion':
       return (await import('./commands/completion.ts')).completion(context, command)
     case 'doctor':

@@ -1,4 +1,4 @@
-import type { EntryLine, SessionView } from '@reve/session-log'
+import { type EntryLine, labels, type SessionView } from '@reve/session-log'
 import * as v from 'valibot'
 
 /** A piece of a conversation as a reader sees it. Text is as it was written: nothing of it is fit for a terminal or a page yet. */
@@ -22,20 +22,30 @@ export type Said = {
 const Part = v.looseObject({ type: v.string() })
 const Message = v.looseObject({
   role: v.string(),
-  content: v.array(Part),
+  content: v.union([v.array(Part), v.string()]),
   model: v.optional(v.string()),
   toolName: v.optional(v.string()),
   isError: v.optional(v.boolean()),
 })
 
+/** So much of an entry as a reader needs. */
+type Entry = {
+  readonly id: string
+  readonly ts: string
+  readonly lane: string
+  readonly type: string
+  readonly [key: string]: unknown
+}
+
 /** What an entry says. A type that this version does not know is shown by its name. */
-export function said(entry: EntryLine): Said {
+export function said(entry: Entry): Said {
   const { id, ts, lane } = entry
   const message = v.safeParse(Message, entry['message'])
   if (entry.type === 'message' && message.success) {
     const { role, content, model, toolName, isError } = message.output
     const who = role === 'user' || role === 'assistant' ? role : role === 'toolResult' ? 'tool' : 'other'
-    const blocks = content.map((part): Block => {
+    const parts = typeof content === 'string' ? [{ type: 'text', text: content }] : content
+    const blocks = parts.map((part): Block => {
       const block = blockOf(part)
       if (who !== 'tool' || block.kind !== 'text') return block
       return { kind: 'result', name: toolName ?? '', text: block.text, isError: isError ?? false }
@@ -67,31 +77,71 @@ function blockOf(part: v.InferOutput<typeof Part>): Block {
 
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : '')
 
+/** Entries as a reader sees them, with the labels that they were given. */
+export function labelled(
+  view: SessionView,
+  entries: readonly EntryLine[],
+): readonly (Said & { readonly label?: string })[] {
+  const named = labels(view)
+  return entries.map((entry) => {
+    const label = named.get(entry.id)
+    return { ...said(entry), ...(label === undefined ? {} : { label }) }
+  })
+}
+
+/** More of one entry is left out of a page, and said so: a page has to open. */
+export const MOST_CHARACTERS = 100_000
+const MOST_BLOCKS = 500
+
+/** The blocks of an entry, so much of them as a page takes. */
+export function bounded(blocks: readonly Block[]): readonly Block[] {
+  let left = MOST_CHARACTERS
+  let without = 0
+  const kept = blocks.slice(0, MOST_BLOCKS).flatMap((block): readonly Block[] => {
+    if (block.kind === 'image') return [block]
+    const text = block.text.slice(0, left)
+    left -= text.length
+    without += block.text.length - text.length
+    return text === '' && block.text !== '' ? [] : [{ ...block, text }]
+  })
+  if (without > 0) kept.push({ kind: 'note', text: `(${without} more characters are left out)` })
+  if (blocks.length > MOST_BLOCKS)
+    kept.push({ kind: 'note', text: `(${blocks.length - MOST_BLOCKS} more pieces are left out)` })
+  return kept
+}
+
 /** All that a search looks through in an entry. */
 export const searchable = ({ blocks }: Said): string =>
   blocks
     .map((block) => (block.kind === 'image' ? '' : block.kind === 'call' ? `${block.name} ${block.text}` : block.text))
     .join('\n')
 
-/** The tree from its roots on, children in the order of the file, each with how deep its branch lies. */
-export function tree(
-  view: SessionView,
-): readonly { readonly entry: EntryLine; readonly branch: number; readonly isLeaf: boolean }[] {
-  const rows: { readonly entry: EntryLine; readonly branch: number; readonly isLeaf: boolean }[] = []
+/** An entry in the tree of a session. */
+export type Node = {
+  readonly entry: EntryLine
+  /** How deep its branch lies. */
+  readonly branch: number
+  /** The entry that it is another answer to; for the first of each branch but the oldest. */
+  readonly branchesFrom?: string | null
+  readonly children: readonly string[]
+}
+
+/** The tree from its roots on, each branch after the one that is older. */
+export function tree(view: SessionView): readonly Node[] {
+  const nodes: Node[] = []
+  type Next = Omit<Node, 'children'>
+  const nextOf = (parent: string | null, branch: number): readonly Next[] =>
+    view
+      .children(parent)
+      // What goes on in a straight line stays where it is; only what branches off lies deeper.
+      .map((entry, index) => (index === 0 ? { entry, branch } : { entry, branch: branch + 1, branchesFrom: parent }))
+      .toReversed()
   // A stack of our own: a conversation may be deeper than a program's.
-  const stack = view
-    .children(null)
-    .map((entry) => ({ entry, branch: 0 }))
-    .toReversed()
+  const stack = [...nextOf(null, 0)]
   for (let next = stack.pop(); next !== undefined; next = stack.pop()) {
-    const { entry, branch } = next
-    const children = view.children(entry.id)
-    rows.push({ entry, branch, isLeaf: children.length === 0 })
-    // What goes on in a straight line stays where it is; only what branches off lies deeper.
-    const deeper = children.length > 1 ? branch + 1 : branch
-    stack.push(
-      ...children.map((child, index) => ({ entry: child, branch: index === 0 ? branch : deeper })).toReversed(),
-    )
+    const below = nextOf(next.entry.id, next.branch)
+    nodes.push({ ...next, children: below.map(({ entry }) => entry.id).toReversed() })
+    stack.push(...below)
   }
-  return rows
+  return nodes
 }

@@ -9,7 +9,11 @@ const run = {
   json: false,
   model: undefined,
   maxTurns: undefined,
+  session: undefined,
+  thinking: undefined,
 }
+const rewind = { type: 'rewind', entry: 'e_1', files: true, session: undefined, lane: undefined, json: false }
+const sessions = { type: 'sessions', json: false }
 
 describe('a command line', () => {
   test.each([
@@ -28,8 +32,11 @@ describe('a command line', () => {
       { type: 'exec', words: ['git', 'log', '--oneline', '-n', '3'] },
     ],
     [['exec', 'git', '--help'], { type: 'exec', words: ['git', '--help'] }],
-    [['tool'], { type: 'tool', name: undefined, args: '{}' }],
-    [['tool', 'example', '--args', '{"commits":2}'], { type: 'tool', name: 'example', args: '{"commits":2}' }],
+    [['tool'], { type: 'tool', name: undefined, args: '{}', json: false }],
+    [
+      ['tool', 'example', '--args', '{"commits":2}'],
+      { type: 'tool', name: 'example', args: '{"commits":2}', json: false },
+    ],
     [['run', 'make', 'it', 'work'], { ...run, prompt: 'make it work' }],
     [['run', 'review', 'this:', '-'], { ...run, prompt: 'review this:', stdin: true }],
     [['run', '-'], { ...run, stdin: true }],
@@ -38,6 +45,22 @@ describe('a command line', () => {
     [
       ['run', '--continue', '-m', 'a/b/c', '--max-turns', '3', '--json', 'on'],
       { ...run, resume: true, model: 'a/b/c', maxTurns: 3, json: true, prompt: 'on' },
+    ],
+    [
+      ['run', '-s', 'a.jsonl', '--thinking', 'high', 'x'],
+      { ...run, prompt: 'x', session: 'a.jsonl', thinking: 'high', resume: true },
+    ],
+    [['run', '--thinking=4000', 'x'], { ...run, prompt: 'x', thinking: 4000 }],
+    [['rewind', 'e_1'], rewind],
+    [['rewind', 'e_1', '--files'], rewind],
+    [
+      ['rewind', '--no-files', 'e_1', '-s', 'a', '--lane', 'side', '--json'],
+      { ...rewind, files: false, session: 'a', lane: 'side', json: true },
+    ],
+    [['completion', 'bash'], { type: 'completion', shell: 'bash', line: undefined }],
+    [
+      ['completion', '--words', 'run', '--model', ''],
+      { type: 'completion', shell: undefined, line: ['run', '--model', ''] },
     ],
     [['image'], { type: 'image', action: 'ls', json: false }],
     [['image', 'ls', '--json'], { type: 'image', action: 'ls', json: true }],
@@ -74,6 +97,29 @@ describe('a command line', () => {
       ['sessions', 'name', 'a', 'the', 'good', 'one'],
       { type: 'sessions', action: 'name', session: 'a', name: 'the good one', json: false },
     ],
+    [['sessions', 'rename', 'a', 'b'], { ...sessions, action: 'name', session: 'a', name: 'b' }],
+    [
+      ['sessions', 'label', 'a', 'e_1', 'a', 'start'],
+      { ...sessions, action: 'label', session: 'a', entry: 'e_1', label: 'a start' },
+    ],
+    [
+      ['sessions', 'label', 'a', 'e_1', '--remove'],
+      { ...sessions, action: 'label', session: 'a', entry: 'e_1', label: undefined },
+    ],
+    [['sessions', 'search', 'two', 'words'], { ...sessions, action: 'search', text: 'two words', regex: false }],
+    [['sessions', 'show', '--lane', 'side'], { ...sessions, action: 'show', session: undefined, lane: 'side' }],
+    [
+      ['sessions', 'export', 'a'],
+      { ...sessions, action: 'export', session: 'a', target: undefined, format: 'md', lane: undefined },
+    ],
+    [
+      ['sessions', 'export', 'a', 'b.html'],
+      { ...sessions, action: 'export', session: 'a', target: 'b.html', format: 'html', lane: undefined },
+    ],
+    [
+      ['sessions', 'export', 'a', 'b.html', '--format', 'json'],
+      { ...sessions, action: 'export', session: 'a', target: 'b.html', format: 'json', lane: undefined },
+    ],
   ])('%j', (argv, command) => {
     expect(parseCommand(argv)).toEqual(command)
   })
@@ -82,7 +128,16 @@ describe('a command line', () => {
 describe('is refused with its reason', () => {
   test.each([
     [['--frob'], 'unknown option --frob'],
-    [['frob'], 'no command "frob"'],
+    [['frob'], 'no command "frob"; there are init, info, run,'],
+    [['sesions'], '(did you mean "sessions"?)'],
+    [['run', '--modle', 'x', 'y'], `Unknown option '--modle' (did you mean "--model"?)`],
+    [['sessions', 'serach', 'x'], '(did you mean "search"?)'],
+    [['sessions', 'label', 'a', 'e_1'], 'its label or --remove'],
+    [['sessions', 'label', 'a', 'e_1', 'x', '--remove'], 'its label or --remove'],
+    [['sessions', 'name', 'a', 'b', '--remove'], '--remove is an option of sessions label'],
+    [['rewind'], 'takes the entry to go back to'],
+    [['rewind', 'e_1', '--files', '--no-files'], 'exclude each other'],
+    [['rewind', 'e_1', 'e_2'], 'unexpected argument "e_2"'],
     [['init', 'a', 'b'], 'unexpected argument "b"'],
     [['exec'], 'nothing to run'],
     [['exec', '--'], 'nothing to run'],
@@ -106,6 +161,7 @@ describe('is refused with its reason', () => {
     [['sessions', 'search'], 'takes what to look for'],
     [['sessions', 'export', 'a', '--format', 'pdf'], 'takes md, json, html'],
     [['run', '--thinking', 'loud', 'x'], '--thinking takes off, minimal, low, medium, high'],
+    [['rewind'], 'takes the entry to go back to'],
     [['completion', 'a', 'b'], 'unexpected argument "b"'],
     [['sessions', 'verify', '--frob'], "Unknown option '--frob'"],
     [['sessions', 'fork'], 'takes the session to fork'],

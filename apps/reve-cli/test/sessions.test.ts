@@ -183,6 +183,38 @@ describe('reve sessions name', () => {
   })
 })
 
+describe('reve sessions label', () => {
+  test('marks an entry, which is then meant by its label', async () => {
+    const { folder, file } = await agent()
+    expect(await reve(['sessions', 'label', 's_one', 'e_2', 'the', 'good one'], folder)).toMatchObject({
+      code: 0,
+      stdout: 'e_2: the good one\n',
+    })
+    expect((await reve(['sessions', 'show'], folder)).stdout).toContain('e_2 · [the good one]')
+    expect((await reve(['sessions', 'fork', file, 'f.jsonl', '--at', 'start'], folder)).code).toBe(0)
+    expect(await idsOf(join(folder, 'f.jsonl'))).toEqual(['e_1'])
+    const { stdout } = await reve(['sessions', 'label', file, 'the good one', '--remove', '--json'], folder)
+    expect(JSON.parse(stdout)).toEqual({ file, entryId: 'e_2', label: null })
+    expect((await reve(['sessions', 'show'], folder)).stdout).not.toContain('the good one')
+  })
+
+  test('refuses an entry that is not there, two with that label, and what is no label', async () => {
+    const { folder, file } = await agent()
+    expect(await reve(['sessions', 'label', file, 'e_9', 'x'], folder)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('no entry "e_9"'),
+    })
+    await reve(['sessions', 'label', file, 'e_2', 'start'], folder)
+    expect(await reve(['sessions', 'label', file, 'start', 'x'], folder)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('several entries have the label "start": e_1, e_2'),
+    })
+    expect((await reve(['sessions', 'label', file, 'e_1', 'two\nlines'], folder)).code).toBe(2)
+    await using _log = await openSession(file)
+    expect((await reve(['sessions', 'label', file, 'e_1', 'x'], folder)).code).toBe(5)
+  })
+})
+
 test('verify and salvage tell a human what there is, and a program the same as JSON', async () => {
   const { folder, file } = await agent()
   await appendFile(file, '{"kind":"rec')

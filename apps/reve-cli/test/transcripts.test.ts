@@ -1,7 +1,8 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createSession, type JsonObject, labelDraft } from '@reve/session-log'
-import { parse, type DefaultTreeAdapterMap } from 'parse5'
+import markdownIt from 'markdown-it'
+import { parse, serialize, type DefaultTreeAdapterMap } from 'parse5'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { agentFiles, folderWith, reve } from './run-cli.ts'
 
@@ -71,29 +72,12 @@ describe('reve sessions show', () => {
       readonly id: string
     }[]
     expect(json.map(({ id }) => id)).toEqual(['e_1', 'e_2', 'e_3', 'e_4', 'e_6'])
+    expect(stdout).toContain('e_4 · [good "one"]\n')
+    expect(json[3]).toMatchObject({ label: 'good "one"' })
     expect(await reve(['sessions', 'show', 's_one', '--lane', 'none'], folder)).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('has no lane "none"; it has main, side'),
     })
-  })
-})
-
-describe('reve sessions search', () => {
-  test('finds in all sessions and branches what was said, with its place', async () => {
-    await writeFile(join(folder, '.reve', 'sessions', 'main-broken.jsonl'), '{"kind":"entry" the answer\n')
-    const found = await reve(['sessions', 'search', 'the answer'], folder)
-    expect(found).toMatchObject({ code: 0, stdout: `${file}  e_4  assistant: The Answer.\n` })
-    expect((await reve(['sessions', 'search', 'The answer'], folder)).code).toBe(1)
-    expect((await reve(['sessions', 'search', '--regex', 'an(o|a)ther'], folder)).stdout).toContain('e_5')
-    expect((await reve(['sessions', 'search', '(o|a)'], folder)).code).toBe(1)
-    const json = await reve(['sessions', 'search', '--json', 'ls </pre>'], folder)
-    expect(JSON.parse(json.stdout)).toMatchObject({ id: 'e_2', who: 'assistant' })
-    expect((await reve(['sessions', 'search', 'owned'], folder)).stdout).not.toMatch(/[\u001b\u202e]/)
-    expect(await reve(['sessions', 'search', '--regex', '('], folder)).toMatchObject({
-      code: 2,
-      stderr: expect.stringContaining('no regular expression'),
-    })
-    expect((await reve(['sessions', 'search'], folder)).code).toBe(2)
   })
 })
 
@@ -103,36 +87,114 @@ const elements = (node: Node): readonly DefaultTreeAdapterMap['element'][] => [
   ...('childNodes' in node ? node.childNodes.flatMap(elements) : []),
 ]
 
+const attribute = ({ attrs }: DefaultTreeAdapterMap['element'], wanted: string): string | undefined =>
+  attrs.find(({ name }) => name === wanted)?.value
+
+/** Of a page: whatever would run, load or lead elsewhere. */
+function active(page: string): readonly string[] {
+  const all = elements(parse(page))
+  const inert =
+    'html head meta title style body h1 h2 p code nav ol li a mark article header strong pre details summary em'.split(
+      ' ',
+    )
+  return [
+    ...all.map(({ tagName }) => tagName).filter((tag) => !inert.includes(tag)),
+    ...all
+      .flatMap(({ attrs }) => attrs.map(({ name }) => name))
+      .filter((name) => name.startsWith('on') || ['src', 'srcdoc', 'srcset'].includes(name)),
+    ...all.map((element) => attribute(element, 'href') ?? '#').filter((href) => !href.startsWith('#')),
+    ...(/url\(|@import|expression/i.exec(page) ?? []),
+  ]
+}
+
 describe('reve sessions export', () => {
   test('as one page: all branches, nothing that runs or is loaded, what was said as text', async () => {
     const { code, stdout } = await reve(['sessions', 'export', 's_one', 'out.html'], folder)
     expect([code, stdout.trim()]).toEqual([0, join(folder, 'out.html')])
     const page = await readFile(join(folder, 'out.html'), 'utf8')
     const all = elements(parse(page))
-    const tags = new Set(all.map(({ tagName }) => tagName))
-    for (const tag of ['script', 'b', 'img', 'link', 'iframe', 'a']) expect(tags).not.toContain(tag)
-    expect(page).toContain(`content="default-src 'none'; style-src 'unsafe-inline'"`)
-    expect(page).not.toMatch(/https?:\/\/|\u001b|\u202e/)
+    expect(active(page)).toEqual([])
+    expect(page.indexOf('Content-Security-Policy')).toBeLessThan(page.indexOf('<title>'))
+    expect(page).toContain(`content="default-src 'none';`)
+    expect(page).not.toMatch(/https?:\/\/|[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202e]/)
     const articles = all.filter(({ tagName }) => tagName === 'article')
-    expect(articles.map(({ attrs }) => attrs.find(({ name }) => name === 'id')?.value)).toEqual([
-      'e_1',
-      'e_2',
-      'e_3',
-      'e_4',
-      'e_6',
-      'e_5',
+    expect(articles.map((article) => attribute(article, 'id'))).toEqual(['e_1', 'e_2', 'e_3', 'e_4', 'e_6', 'e_5'])
+    // The tree: where it forks, where each branch ends, what leads from one to the other.
+    expect(page).toContain('2 branches: <a href="#e_2">e_2</a> <a href="#e_5">e_5</a>')
+    expect(page).toContain('branches off <a href="#e_1">e_1</a>')
+    expect(articles.map((article) => attribute(article, 'style'))).toEqual([
+      ...Array.from({ length: 5 }, () => '--branch:0'),
+      '--branch:1',
     ])
     expect(page).toContain('<mark>good &quot;one&quot;</mark>')
     expect(page).toContain('lane side goes on here')
     expect(page).toContain('failed, 51 lines')
+    const ids = new Set(all.map((element) => attribute(element, 'id')))
+    for (const element of all.filter(({ tagName }) => tagName === 'a'))
+      expect(ids).toContain(decodeURIComponent(attribute(element, 'href')?.slice(1) ?? ''))
   })
 
   test('as Markdown whose fences hold, and as JSON', async () => {
     const { stdout } = await reve(['sessions', 'export', 's_one'], folder)
     expect(stdout).toContain('## User')
-    expect(stdout).toContain('**bash<b>**\n\n```json\n{\n  "command": "ls </pre>"\n}\n```')
+    expect(stdout).toContain('## Assistant (good "one")')
+    expect(stdout).toContain('**`bash<b>`**\n\n```json\n{\n  "command": "ls </pre>"\n}\n```')
+    expect(stdout).toContain('&lt;script>alert(1)&lt;/script> & "quoted" ␛]0;owned␇ ⟨U+202E⟩evil')
     const json = JSON.parse((await reve(['sessions', 'export', 's_one', '--format=json'], folder)).stdout) as object
-    expect(json).toMatchObject({ session: 's_one', entries: [{ id: 'e_1' }, { id: 'e_2' }, {}, {}, {}] })
+    expect(json).toMatchObject({
+      session: 's_one',
+      entries: [{ id: 'e_1' }, { id: 'e_2' }, {}, { label: 'good "one"' }, {}],
+    })
+  })
+
+  test('whatever a session holds, its page holds it as text, and an entry takes so much room and no more', async () => {
+    const wild = await createSession(join(folder, 'wild.jsonl'), { cwd: 'workspace', id: '"><script>x</script>' })
+    const nasty =
+      '</pre></title><!--<script>alert(1)</script><svg onload=x>\u0000\u001b[31m\ud800 javascript:x url(http://a) \u{e0041}'
+    const mild = nasty.replaceAll(/[\u0000-\u001f\ud800]/g, '')
+    await wild.append([
+      entry('" onclick="x', null, { role: 'user', content: nasty }),
+      entry('e_2', null, { role: nasty, content: words(nasty) }),
+      entry('e_3', 'e_2', {
+        role: 'assistant',
+        model: nasty,
+        content: [
+          { type: nasty },
+          { type: 'toolCall', name: nasty, arguments: { [nasty]: nasty } },
+          { type: 'image', mimeType: nasty, data: 'x' },
+        ],
+      }),
+      entry('e_4', 'e_3', { role: 'toolResult', toolName: nasty, content: words('&'.repeat(2_000_000)) }),
+      entry('e_5', 'e_4', {
+        role: 'assistant',
+        content: Array.from({ length: 5000 }, () => ({ type: 'text', text: 'x' })),
+      }),
+      { kind: 'entry', lane: mild.slice(0, 10), id: 'e_6', type: mild, parentId: 'e_5', payload: {} },
+      {
+        kind: 'entry',
+        lane: 'main',
+        id: 'e_7',
+        type: 'compaction',
+        parentId: 'e_5',
+        payload: { summary: nasty, firstKeptEntryId: 'e_5' },
+      },
+      labelDraft('e_3', mild),
+    ])
+    await wild.close()
+    expect((await reve(['sessions', 'export', 'wild.jsonl', 'wild.html'], folder)).code).toBe(0)
+    const page = await readFile(join(folder, 'wild.html'), 'utf8')
+    expect(active(page).filter((found) => found !== 'url(')).toEqual([])
+    expect(page).toContain('another beginning')
+    expect(page).toContain('1900000 more characters are left out')
+    expect(page).toContain('4500 more pieces are left out')
+    const { childNodes } = elements(parse(page)).find(({ tagName }) => tagName === 'body') ?? { childNodes: [] }
+    for (const node of childNodes)
+      if ('tagName' in node && node.tagName === 'article') expect(serialize(node).length).toBeLessThan(1_000_000)
+    expect((await reve(['sessions', 'export', 'wild.jsonl', 'wild.md'], folder)).code).toBe(0)
+    const rendered = markdownIt('default', { html: true }).render(await readFile(join(folder, 'wild.md'), 'utf8'))
+    expect(elements(parse(rendered)).map(({ tagName }) => tagName)).not.toEqual(
+      expect.arrayContaining([expect.stringMatching(/^(?:script|svg|a|img|title)$/)]),
+    )
   })
 
   test('never over a file that is there; what makes no sense is said', async () => {

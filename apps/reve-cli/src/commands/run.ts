@@ -4,30 +4,22 @@ import { newestFile, wasInterrupted, type AgentSession } from '@reve/agent'
 import { isReveError, messageOf } from '@reve/base'
 import type { RecoveryReport, RunResult } from '@reve/harness'
 import { join } from 'node:path'
-import { UsageError } from '../arguments.ts'
+import { UsageError, type Command } from '../arguments.ts'
 import { agentHere, type Context } from '../context.ts'
 import { exitCode } from '../exit-codes.ts'
 import { paint, type Output } from '../output.ts'
 import { createRunView } from '../run-view.ts'
 import { sessionFile } from '../session-files.ts'
 
-export type RunOptions = {
-  readonly prompt: string | undefined
-  readonly stdin: boolean
-  readonly resume: boolean
-  readonly json: boolean
-  readonly model: string | undefined
-  readonly maxTurns: number | undefined
-  readonly session: string | undefined
-  readonly thinking: 'off' | 'minimal' | 'low' | 'medium' | 'high' | number | undefined
-}
+type RunCommand = Extract<Command, { readonly type: 'run' }>
 
 /** `reve run` */
-export async function run(context: Context, options: RunOptions): Promise<number> {
+export async function run(context: Context, options: RunCommand): Promise<number> {
   const { output, signal } = context
   const prompt = await promptOf(options, signal)
   await using agent = await agentHere(context)
   if (!options.resume) await mentionInterrupted(agent.info.root, output)
+  for (const problem of (await agent.skills()).problems) output.note(paint('yellow', '  ! '), `left out: ${problem}`)
   await using session = await agent.openSession({
     session:
       options.session !== undefined
@@ -77,7 +69,7 @@ async function recovered({ harness }: AgentSession, { signal, output }: Context)
   }
 }
 
-function conclude(result: RunResult, options: RunOptions, output: Output): number {
+function conclude(result: RunResult, options: RunCommand, output: Output): number {
   switch (result.outcome) {
     case 'completed':
       if (!options.json) output.result(result.text)
@@ -97,7 +89,7 @@ function conclude(result: RunResult, options: RunOptions, output: Output): numbe
   }
 }
 
-async function promptOf({ prompt, stdin, resume }: RunOptions, signal: AbortSignal): Promise<string | undefined> {
+async function promptOf({ prompt, stdin, resume }: RunCommand, signal: AbortSignal): Promise<string | undefined> {
   // `--continue` alone goes on with what there is, whatever standard input is.
   if (resume && prompt === undefined && !stdin) return undefined
   const reads = stdin || (prompt === undefined && !process.stdin.isTTY)

@@ -3,9 +3,11 @@ import { agentRoot } from '@reve/agent'
 import { isReveError, sanitiseLine } from '@reve/base'
 import {
   forkSession,
+  labelDraft,
   listSessions,
   nameDraft,
   openSession,
+  readSession,
   salvageSession,
   sessionName,
   type SessionSummary,
@@ -15,9 +17,11 @@ import {
 import { UsageError, type SessionsCommand } from '../arguments.ts'
 import type { Context } from '../context.ts'
 import { exitCode } from '../exit-codes.ts'
+import { entryNamed } from '../entries.ts'
 import { newest, sessionFile, sessionsOf, targetFile } from '../session-files.ts'
 import { count, size, table } from '../table.ts'
-import { exportSession, search, show } from './transcripts.ts'
+import { search } from './search.ts'
+import { exportSession, show } from './transcripts.ts'
 
 type Action<Name extends SessionsCommand['action']> = Extract<SessionsCommand, { readonly action: Name }>
 
@@ -34,6 +38,8 @@ export function sessions(context: Context, command: SessionsCommand): Promise<nu
       return fork(context, command)
     case 'name':
       return name(context, command)
+    case 'label':
+      return label(context, command)
     case 'show':
       return show(context, command)
     case 'search':
@@ -81,7 +87,7 @@ async function fork({ output, folder }: Context, command: Action<'fork'>): Promi
   const { session, target, at, lane } = command
   const source = await sessionFile(folder, session)
   const report = await forkSession(source, await targetFile(folder, target), {
-    ...(at === undefined ? {} : { at }),
+    ...(at === undefined ? {} : { at: entryNamed(await readSession(source), at, 'sessions') }),
     ...(lane === undefined ? {} : { lane }),
   })
   const { forkedFrom } = report
@@ -96,7 +102,7 @@ async function fork({ output, folder }: Context, command: Action<'fork'>): Promi
 }
 
 async function name({ output, folder }: Context, command: Action<'name'>): Promise<number> {
-  const draft = draftOf(command.name)
+  const draft = draftOf(() => nameDraft(command.name))
   await using log = await openSession(await sessionFile(folder, command.session))
   if (log.repaired !== undefined) output.note("the session's last line was incomplete and was mended")
   await log.append([draft], { durability: 'fsync' })
@@ -106,10 +112,22 @@ async function name({ output, folder }: Context, command: Action<'name'>): Promi
   return exitCode.done
 }
 
-/** What cannot be a name is a mistake in the command line. */
-function draftOf(text: string): ReturnType<typeof nameDraft> {
+async function label({ output, folder }: Context, command: Action<'label'>): Promise<number> {
+  const { label: given = null } = command
+  await using log = await openSession(await sessionFile(folder, command.session))
+  if (log.repaired !== undefined) output.note("the session's last line was incomplete and was mended")
+  const id = entryNamed(log, command.entry, 'sessions')
+  if (log.entry(id) === undefined) throw new UsageError(`this session has no entry ${JSON.stringify(id)}`, 'sessions')
+  await log.append([draftOf(() => labelDraft(id, given))], { durability: 'fsync' })
+  if (command.json) output.result(JSON.stringify({ file: log.file, entryId: id, label: given }))
+  else output.result(`${sanitiseLine(id)}: ${given === null ? 'no label' : sanitiseLine(given)}`)
+  return exitCode.done
+}
+
+/** What cannot be a name or a label is a mistake in the command line. */
+function draftOf(make: () => ReturnType<typeof nameDraft>): ReturnType<typeof nameDraft> {
   try {
-    return nameDraft(text)
+    return make()
   } catch (error) {
     if (isReveError(error)) throw new UsageError(error.message, 'sessions')
     throw error

@@ -12,18 +12,23 @@ const JsonObjectSchema = v.custom<JsonObject>(
 /** `reve tool [name] [--args JSON]` */
 export async function tool(
   context: Context,
-  options: { readonly name: string | undefined; readonly args: string },
+  options: { readonly name: string | undefined; readonly args: string; readonly json: boolean },
 ): Promise<number> {
   const { output, signal } = context
   const args = parseObject(options.args)
   await using agent = await agentHere(context)
   if (options.name === undefined) {
+    if (options.json) {
+      output.result(JSON.stringify(agent.info.tools))
+      return exitCode.done
+    }
     const rows = agent.info.tools.map(({ name, description }) => `${name.padEnd(20)} ${sanitiseLine(description)}`)
     if (rows.length > 0) output.result(rows.join('\n'))
     else output.note('this agent has no Lua tools; add a file to tools/')
     return exitCode.done
   }
-  output.result(await agent.runTool(options.name, args, { signal }))
+  const text = await agent.runTool(options.name, args, { signal })
+  output.result(options.json ? JSON.stringify({ tool: options.name, text }) : text)
   return exitCode.done
 }
 
