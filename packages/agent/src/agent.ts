@@ -26,18 +26,16 @@ import {
 import { restateName, type SessionLog } from '@reve/session-log'
 import { checkpointed } from './checkpointed.ts'
 import { type Checkpoints, checkpointAt, noteCheckpoint, type Restored, tryCheckpoints } from './checkpoints.ts'
-import { bashTool, globTool, grepTool, lsTool } from './command-tools.ts'
 import { loadDefinition, type Definition } from './definition.ts'
+import { guestTools } from './guest-tools.ts'
 import { liveDefinition } from './live-definition.ts'
 import { AgentError } from './errors.ts'
-import { editTool, readTool, writeTool } from './file-tools.ts'
 import { luaHostCalls, luaTool } from './lua-tools.ts'
 import { refusing } from './refusal.ts'
 import { createNetworkNotes } from './network-notes.ts'
 import { continuedSession, newSession, newestSession, type OpenSession } from './sessions.ts'
 import { findSkills, type Skills } from './skills.ts'
 import { systemPrompt } from './system-prompt.ts'
-import { taskTool } from './task-tool.ts'
 import { vmName } from './vm-name.ts'
 
 /** What the surroundings give to an agent; the library reads none of it by itself. */
@@ -184,16 +182,7 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
   }
 
   const tools = (): readonly Tool[] => {
-    const inGuest = [
-      (vm: MicroVm) => bashTool(vm, notes),
-      readTool,
-      writeTool,
-      editTool,
-      lsTool,
-      globTool,
-      grepTool,
-    ].map((make) => make(vm))
-    const builtins = [...inGuest, taskTool]
+    const builtins = guestTools(vm, { network: notes })
     const declared = live.current().lua.program.tools.map((tool) => luaTool(live, tool, vm, spec.workdir, notes))
     const replaced = new Set(declared.map(({ name }) => name))
     return [...builtins.filter(({ name }) => !replaced.has(name)), ...declared]
