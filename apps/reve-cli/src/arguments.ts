@@ -1,9 +1,17 @@
 import { parseArgs } from 'node:util'
 import { didYouMean } from '@reve/base'
-import type { Command, ExportFormat, ImageCommand, RewindCommand, SessionsCommand, ThinkingWord } from './command.ts'
+import type {
+  Command,
+  ExportFormat,
+  ImageCommand,
+  RewindCommand,
+  ServeCommand,
+  SessionsCommand,
+  ThinkingWord,
+} from './command.ts'
 import { commandOf, exportFormats, thinkingWords, topics, type Topic } from './command-table.ts'
 
-export type { Command, ImageCommand, RewindCommand, SessionsCommand } from './command.ts'
+export type { Command, ImageCommand, RewindCommand, ServeCommand, SessionsCommand } from './command.ts'
 
 /** The command line makes no sense; the message says why, the caller adds where help is. */
 export class UsageError extends Error {
@@ -58,6 +66,8 @@ export function parseCommand(argv: readonly string[]): Command {
       return parseRun(rest)
     case 'rewind':
       return parseRewind(rest)
+    case 'serve':
+      return parseServe(rest)
     case 'sessions':
       return parseSessions(rest)
     case 'image':
@@ -90,6 +100,30 @@ function parseRun(rest: readonly string[]): Command {
     session: text(values['session']),
     thinking: thinkingOf(text(values['thinking'])),
   }
+}
+
+function parseServe(rest: readonly string[]): ServeCommand {
+  const { values, positionals } = parse('serve', rest)
+  atMost('serve', positionals, 0)
+  const http = portOf(text(values['http']))
+  const chosen = { heartbeats: values['heartbeats'] === true, channels: values['channels'] === true }
+  const neither = !chosen.heartbeats && !chosen.channels
+  if (http !== undefined && !neither && !chosen.channels)
+    throw new UsageError('--http is a channel: it makes no sense with --heartbeats alone', 'serve')
+  return {
+    type: 'serve',
+    heartbeats: chosen.heartbeats || neither,
+    channels: chosen.channels || neither,
+    http,
+    session: text(values['session']),
+    json: values['json'] === true,
+  }
+}
+
+function portOf(value: string | undefined): number | undefined {
+  if (value === undefined) return undefined
+  if (/^\d{1,5}$/.test(value) && Number(value) < 65_536) return Number(value)
+  throw new UsageError(`--http takes a port from 0 to 65535, not ${JSON.stringify(value)}`, 'serve')
 }
 
 function parseRewind(rest: readonly string[]): RewindCommand {

@@ -88,6 +88,16 @@ export const commands = {
     },
     words: ['entries'],
   },
+  serve: {
+    about: 'work without a terminal: heartbeats and channels',
+    options: {
+      ...json,
+      channels: {},
+      heartbeats: {},
+      http: { takes: 'anything' },
+      session: { short: 's', takes: 'sessions' },
+    },
+  },
   image: {
     about: 'list, pull, build and remove the images of microVMs',
     options: { ...json, force: { of: ['rm'] }, packages: { takes: 'anything', of: ['build'] } },

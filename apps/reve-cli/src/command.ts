@@ -24,6 +24,7 @@ export type Command =
     }
   | RewindCommand
   | SessionsCommand
+  | ServeCommand
   | ImageCommand
   | { readonly type: 'doctor'; readonly json: boolean }
   | {
@@ -43,6 +44,18 @@ export type RewindCommand = {
   /** Default: the newest. */
   readonly session: string | undefined
   readonly lane: string | undefined
+  readonly json: boolean
+}
+
+/** `reve serve` */
+export type ServeCommand = {
+  readonly type: 'serve'
+  readonly heartbeats: boolean
+  readonly channels: boolean
+  /** The port of the HTTP channel; 0 lets the system choose. */
+  readonly http: number | undefined
+  /** Default: the newest, or a new one where there is none. */
+  readonly session: string | undefined
   readonly json: boolean
 }
 

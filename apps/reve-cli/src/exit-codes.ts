@@ -1,4 +1,4 @@
-import type { AgentErrorCode } from '@reve/agent'
+import type { AgentErrorCode, ChannelErrorCode } from '@reve/agent'
 import { isReveError, type ConfinedErrorCode, type LockFileError, type LockHeldError } from '@reve/base'
 import type { YamlError } from '@reve/base/yaml'
 import type { HarnessErrorCode } from '@reve/harness'
@@ -23,6 +23,7 @@ export const exitCode = {
 /** Every code that can reach a command; a new one in a package below does not compile until it is placed here. */
 type Code =
   | AgentErrorCode
+  | ChannelErrorCode
   | ConfinedErrorCode
   | HarnessErrorCode
   | LockFileError['code']
@@ -91,6 +92,12 @@ const byErrorCode = {
   invalid_tools: exitCode.configuration,
   log_faulted: exitCode.failed,
   closed: exitCode.failed,
+  // channels
+  inbox_full: exitCode.failed,
+  key_reused: exitCode.failed,
+  invalid_value: exitCode.failed,
+  foreign_file: exitCode.corrupt,
+  bad_channel: exitCode.configuration,
   // files
   escapes_root: exitCode.failed,
   is_link: exitCode.failed,

@@ -1,7 +1,7 @@
 import { access, constants, stat, statfs } from 'node:fs/promises'
-import { dirname } from 'node:path'
-import { type Agent, wasInterrupted } from '@reve/agent'
-import { isReveError, messageOf } from '@reve/base'
+import { dirname, join } from 'node:path'
+import { type Agent, parseHeartbeats, wasInterrupted } from '@reve/agent'
+import { isReveError, messageOf, openConfined } from '@reve/base'
 import type { ModelCatalogue } from '@reve/providers'
 import { type BackendReport, listImages, type MissingProgram, type SandboxPolicy } from '@reve/sandbox-microvm'
 import { listSessions } from '@reve/session-log'
@@ -16,6 +16,8 @@ export type Finding = {
   readonly text: string
 }
 
+const HEARTBEATS = 'HEARTBEAT.yml'
+const MOST_BYTES = 1 << 18
 /** A disk and an image of Debian with the usual tools need about this much. */
 const ENOUGH_BYTES = 4 * 2 ** 30
 
@@ -133,6 +135,26 @@ export async function skills(agent: Agent): Promise<readonly Finding[]> {
       : [{ subject: 'skills', state: 'ok', text: good.map(({ name }) => name).join(', ') } as const]),
     ...problems.map((text) => ({ subject: 'skill', state: 'bad', text }) as const),
   ]
+}
+
+/** The tasks of `HEARTBEAT.yml`, or what is wrong with it. */
+export async function heartbeats(root: string): Promise<readonly Finding[]> {
+  try {
+    const workspace = await openConfined(join(root, 'workspace'))
+    const tasks = parseHeartbeats(await workspace.readText(HEARTBEATS, { maxBytes: MOST_BYTES }), HEARTBEATS)
+    return tasks.length === 0
+      ? []
+      : [
+          {
+            subject: 'heartbeats',
+            state: 'ok',
+            text: `${tasks.map(({ name }) => name).join(', ')}; "reve serve" runs them`,
+          },
+        ]
+  } catch (error) {
+    if (!isReveError(error)) throw error
+    return error.code === 'not_found' ? [] : [{ subject: 'heartbeats', state: 'bad', text: error.message }]
+  }
 }
 
 export async function sessions(root: string): Promise<readonly Finding[]> {

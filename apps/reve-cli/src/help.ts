@@ -12,6 +12,7 @@ usage: reve <command> [options]
   tool [name]       run one of this agent's Lua tools; no name lists them
   sessions          list, show, search, export, name, label, fork, verify and salvage sessions
   rewind <entry>    take conversation and files back to an entry; nothing is lost
+  serve             work without a terminal: heartbeats and channels
   image             list, pull, build and remove the images of microVMs
   doctor            what works here, and how to get what does not
   completion        a completion script for bash, zsh or fish
@@ -142,6 +143,26 @@ Files are checkpointed after each tool that may write. Not in checkpoints, and l
 
   reve sessions show
   reve rewind e_01jgwq0v3k7
+`,
+  serve: `usage: reve serve [--heartbeats] [--channels] [options]
+
+Works without a terminal until a signal: runs the heartbeats of workspace/HEARTBEAT.yml, and answers
+what comes in over channels. Without either option, both. In the newest session, or in a new one
+where there is none, which is in use meanwhile.
+
+      --heartbeats  these alone: each beat is a run on a lane of its own, and what it says goes into
+                    the conversation when that next goes on
+      --channels    these alone: a text file put into channels/drop/in is a message, its answer
+                    a file in channels/drop/out
+      --http PORT   a channel for programs of this machine as well, on 127.0.0.1; the token that
+                    they show is in $REVE_HTTP_TOKEN (16 characters or more)
+  -s, --session S   that session (a path, a file name or an id) instead of the newest
+      --json        what happens on standard output, one JSON object a line
+
+A first signal stops the work that goes on and ends in order, with 0; a second one ends reve at once.
+
+  reve serve
+  REVE_HTTP_TOKEN=$(openssl rand -hex 16) reve serve --channels --http 7400
 `,
   image: `usage: reve image [ls]
        reve image pull <image>

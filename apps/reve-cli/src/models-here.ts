@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { agentRoot } from '@reve/agent'
+import { agentRoot } from '@reve/agent/folder'
 import { openConfined } from '@reve/base'
 import { loadModels, type ModelCatalogue } from '@reve/providers'
 import type { Context } from './context.ts'

@@ -48,6 +48,8 @@ async function perform(command: WorkingCommand, context: Context): Promise<numbe
       return (await import('./commands/run.ts')).run(context, command)
     case 'sessions':
       return (await import('./commands/sessions.ts')).sessions(context, command)
+    case 'serve':
+      return (await import('./commands/serve.ts')).serve(context, command)
     case 'image':
       return (await import('./commands/image.ts')).image(context, command)
     case 'rewind':

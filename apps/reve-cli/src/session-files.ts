@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { join, resolve, sep } from 'node:path'
-import { agentRoot, newestFile, newSessionFile } from '@reve/agent'
+import { agentRoot, newestFile, newSessionFile } from '@reve/agent/folder'
 import { codeOf } from '@reve/base'
 import { findSession } from '@reve/session-log'
 import { UsageError } from './arguments.ts'

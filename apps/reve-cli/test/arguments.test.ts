@@ -13,6 +13,7 @@ const run = {
   thinking: undefined,
 }
 const rewind = { type: 'rewind', entry: 'e_1', files: true, session: undefined, lane: undefined, json: false }
+const serve = { type: 'serve', heartbeats: true, channels: true, http: undefined, session: undefined, json: false }
 const sessions = { type: 'sessions', json: false }
 
 describe('a command line', () => {
@@ -51,6 +52,10 @@ describe('a command line', () => {
       { ...run, prompt: 'x', session: 'a.jsonl', thinking: 'high', resume: true },
     ],
     [['run', '--thinking=4000', 'x'], { ...run, prompt: 'x', thinking: 4000 }],
+    [['serve'], serve],
+    [['serve', '--heartbeats'], { ...serve, channels: false }],
+    [['serve', '--channels', '--http', '7400', '--json'], { ...serve, heartbeats: false, http: 7400, json: true }],
+    [['serve', '--http=0', '-s', 'a'], { ...serve, http: 0, session: 'a' }],
     [['rewind', 'e_1'], rewind],
     [['rewind', 'e_1', '--files'], rewind],
     [
@@ -135,6 +140,9 @@ describe('is refused with its reason', () => {
     [['sessions', 'label', 'a', 'e_1'], 'its label or --remove'],
     [['sessions', 'label', 'a', 'e_1', 'x', '--remove'], 'its label or --remove'],
     [['sessions', 'name', 'a', 'b', '--remove'], '--remove is an option of sessions label'],
+    [['serve', '--http', '70000'], '--http takes a port'],
+    [['serve', '--http', '1', '--heartbeats'], '--http is a channel'],
+    [['serve', 'x'], 'unexpected argument "x"'],
     [['rewind'], 'takes the entry to go back to'],
     [['rewind', 'e_1', '--files', '--no-files'], 'exclude each other'],
     [['rewind', 'e_1', 'e_2'], 'unexpected argument "e_2"'],

@@ -52,6 +52,7 @@ describe('reve doctor', () => {
       'models.yml': models,
       'sandbox.lua':
         'sandbox { allow = { "github.com" }, secrets = { { env = "T", source = "GITHUB_TOKEN", hosts = { "github.com" } } } }\n',
+      'workspace/HEARTBEAT.yml': 'tasks:\n  - { name: watch, every: 1 hour, prompt: x }\n',
       'workspace/skills/good/SKILL.md': '---\nname: good\ndescription: d\n---\n',
       'workspace/skills/bad/SKILL.md': '---\nname: bad\ndescription: a: b\n---\n',
     })
@@ -80,6 +81,9 @@ describe('reve doctor', () => {
     ])
     expect(of('skills')).toMatchObject([{ state: 'ok', text: 'good' }])
     expect(of('skill')).toMatchObject([{ state: 'bad', text: expect.stringMatching(/skills\/bad\/SKILL\.md:3:/) }])
+    expect(of('heartbeats')).toMatchObject([
+      { state: 'bad', text: expect.stringMatching(/HEARTBEAT\.yml:2:\d+: .*1 hour/) },
+    ])
     expect(of('image')).toMatchObject([
       { state: 'note', text: expect.stringContaining('debian:trixie-slim is not in the cache') },
     ])

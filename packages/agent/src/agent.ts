@@ -29,7 +29,13 @@ import { type Checkpoints, checkpointAt, noteCheckpoint, type Restored, tryCheck
 import { loadDefinition, type Definition } from './definition.ts'
 import { guestTools } from './guest-tools.ts'
 import { liveDefinition } from './live-definition.ts'
+import { channelNames, channelSecrets, configuredChannels } from './channels/configure.ts'
+import { sessionConversation } from './channels/conversation.ts'
+import { type Channels, type ChannelsOptions, startChannels } from './channels/runner.ts'
+import { serviceEffects } from './effects.ts'
 import { AgentError } from './errors.ts'
+import { sessionBeats } from './heartbeats/beat.ts'
+import { type HeartbeatOptions, type Heartbeats, startHeartbeats } from './heartbeats/runner.ts'
 import { luaHostCalls, luaTool } from './lua-tools.ts'
 import { refusing } from './refusal.ts'
 import { createNetworkNotes } from './network-notes.ts'
@@ -58,6 +64,8 @@ export type AgentInfo = {
   readonly policy: SandboxPolicy
   /** Lua tools, by name. */
   readonly tools: readonly { readonly name: string; readonly description: string }[]
+  /** Names of the channels that `agent.lua` turns on. */
+  readonly channels: readonly string[]
 }
 
 /** An opened session: the harness, and where it is stored. Close it to release the session's lock. */
@@ -94,6 +102,17 @@ export interface Agent extends AsyncDisposable {
   refresh(): Promise<readonly string[]>
   /** The skills below `workspace/skills`, as they are now; a run reads them by itself. */
   skills(): Promise<Skills>
+  /** Runs the tasks of `workspace/HEARTBEAT.yml` on a session that was recovered, until they are closed (before the session). */
+  startHeartbeats(session: AgentSession, options?: Pick<HeartbeatOptions, 'onEvent'>): Heartbeats
+  /**
+   * Lets others reach a session that was recovered over the channels of `agent.lua`, until they are closed (before the session).
+   *
+   * @throws ChannelError `locked`, `bad_channel`, `foreign_file`, `io`.
+   */
+  startChannels(
+    session: AgentSession,
+    options?: Pick<ChannelsOptions, 'onEvent'> & { readonly onListening?: (port: number) => void },
+  ): Channels
   /** The agent's microVM; it boots at its first use. */
   readonly vm: MicroVm
   /**
@@ -171,6 +190,7 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
       return network
     },
   })
+  const effects = serviceEffects(host.now)
   const sessionsDir = join(stateDir, 'sessions')
   let opened: Promise<Checkpoints | { readonly reason: string }> | undefined
   const checkpoints = async (): Promise<Checkpoints | { readonly reason: string }> => {
@@ -213,7 +233,11 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
           }),
         ),
       system: () => prompt(live.current(), spec.workdir),
-      redact: redactor([...read(), ...policy.secrets.map(({ source }) => host.env(source) ?? '')]),
+      redact: redactor([
+        ...read(),
+        ...policy.secrets.map(({ source }) => host.env(source) ?? ''),
+        ...channelSecrets(live.current().channels, host.env),
+      ]),
       ...(definition.budget === undefined ? {} : { budget: definition.budget }),
       ...(thinking === undefined ? {} : { thinking }),
       ...(options.maxTurns === undefined ? {} : { limits: { maxTurns: options.maxTurns } }),
@@ -236,7 +260,7 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
     get info() {
       const { model, thinking, lua } = live.current()
       const tools = lua.program.tools.map(({ name, description }) => ({ name, description }))
-      return { root, model, thinking, policy, tools }
+      return { root, model, thinking, policy, tools, channels: channelNames(live.current().channels) }
     },
     refresh: async () => {
       const before = JSON.stringify(live.current().policy)
@@ -246,6 +270,27 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
       if (refreshed.type === 'same' || JSON.stringify(live.current().policy) === before) return []
       return ['sandbox.lua has changed; it counts from the next start of reve on']
     },
+    startHeartbeats: (session, options = {}) =>
+      startHeartbeats({
+        workspace,
+        stateFile: join(stateDir, 'heartbeats.json'),
+        ...sessionBeats(session),
+        ...{ now: effects.now, after: effects.after, newId: () => effects.newId('hb_') },
+        ...options,
+      }),
+    startChannels: (session, { onListening, ...options } = {}) =>
+      startChannels({
+        file: join(stateDir, 'channels.db'),
+        channels: configuredChannels(live.current().channels, {
+          root,
+          env: host.env,
+          effects,
+          ...(onListening && { onListening }),
+        }),
+        conversation: sessionConversation(session, effects),
+        ...{ now: effects.now, after: effects.after, newId: () => effects.newId('m_') },
+        ...options,
+      }),
     skills: async () => findSkills(await openConfined(workspace)),
     vm,
     checkModel: async () => {
@@ -391,6 +436,7 @@ async function prompt(definition: Definition, workdir: string): Promise<string> 
   return systemPrompt({
     instructions: definition.instructions,
     skills: (await findSkills(workspace)).skills,
+    channels: channelNames(definition.channels),
     agents: await note('AGENTS.md'),
     soul: await note('SOUL.md'),
     knowledge: await note('KNOWLEDGE.md'),

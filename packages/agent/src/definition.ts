@@ -1,15 +1,20 @@
-import { readdir, readFile, realpath, stat } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { describeIssues, didYouMean, messageOf } from '@reve/base'
 import type { Budget } from '@reve/harness'
 import { loadLua, LuaError, positionOf, type Declared, type LuaRuntime, type LuaSource } from '@reve/lua-runtime'
-import { checkPolicy, type SandboxPolicy } from '@reve/sandbox-microvm'
+import { checkPolicy, type SandboxPolicy } from '@reve/sandbox-microvm/policy'
 import * as v from 'valibot'
+import { agentRoot } from './agent-root.ts'
+import { channelKeys, ChannelsTable } from './channels/configure.ts'
 import { AgentError } from './errors.ts'
 
 /** Keys of each table, by its path. */
 const known: Readonly<Record<string, readonly string[]>> = {
-  '': ['model', 'thinking', 'name', 'budget'],
+  '': ['model', 'thinking', 'name', 'budget', 'channels'],
+  ...Object.fromEntries(
+    Object.entries(channelKeys).map(([path, keys]) => [path === '' ? 'channels' : `channels/${path}`, keys]),
+  ),
   budget: ['run', 'day'],
   'budget/run': ['tokens', 'usd'],
   'budget/day': ['tokens', 'usd'],
@@ -40,6 +45,8 @@ const AgentTable = v.strictObject({
   ),
   /** What one run, and all runs of one day (UTC), may use; a run that would use more ends. */
   budget: v.optional(v.strictObject({ run: spendable, day: spendable }, 'must be a table with `run`, `day` or both')),
+  /** The channels that others may use; none by default. */
+  channels: v.optional(ChannelsTable),
 })
 
 /** What an agent's own files say, checked; nothing of it has run yet but Lua's top level. */
@@ -50,6 +57,7 @@ export type Definition = {
   readonly model: string | undefined
   readonly thinking: 'off' | 'minimal' | 'low' | 'medium' | 'high' | number | undefined
   readonly budget: Budget | undefined
+  readonly channels: v.InferOutput<typeof ChannelsTable> | undefined
   readonly policy: SandboxPolicy
   readonly instructions: string
   readonly lua: LuaRuntime
@@ -81,6 +89,7 @@ export async function loadDefinition(folder: string): Promise<Definition> {
       model: table.model,
       thinking: table.thinking,
       budget: budgetOf(table.budget),
+      channels: table.channels,
       policy,
       instructions: (await text(join(root, 'instructions.md'))) ?? '',
       lua,
@@ -102,20 +111,6 @@ function budgetOf(table: v.InferOutput<typeof AgentTable>['budget']): Budget | u
     ...(table.run === undefined ? {} : { run: limit(table.run) }),
     ...(table.day === undefined ? {} : { day: limit(table.day) }),
   }
-}
-
-/** The real path of `folder` if it is an agent's. */
-export async function agentRoot(folder: string): Promise<string> {
-  const root = await realpath(folder).catch(() => undefined)
-  if (root !== undefined) {
-    for (const file of ['agent.lua', 'instructions.md']) {
-      if ((await stat(join(root, file)).catch(() => undefined))?.isFile()) return root
-    }
-  }
-  throw new AgentError(
-    'not_an_agent',
-    `not an agent directory: ${root ?? folder} has neither agent.lua nor instructions.md; run "reve init" there, or go to one that has`,
-  )
 }
 
 async function luaOf(sources: Parameters<typeof loadLua>[0]): Promise<LuaRuntime> {

@@ -41,7 +41,7 @@ const FrontMatter = v.looseObject(
  */
 export function parseSkill(source: string, file: string): Pick<Skill, 'name' | 'description'> {
   const lines = source.replace(/^\uFEFF/, '').split(/\r?\n/)
-  const end = lines.indexOf('---', 1)
+  const end = lines.findIndex((line, index) => index > 0 && line.trimEnd() === '---')
   const problem = (line: number, message: string): YamlError =>
     new YamlError('yaml_syntax', [{ file, line, column: 1, path: '', message }])
   if (lines[0]?.trimEnd() !== '---')

@@ -23,6 +23,7 @@ describe('the skills of a workspace', () => {
       'skills/a/deep/SKILL.md':
         '\uFEFF---\r\nname: "ants"\r\ndescription: >-\r\n  Two\r\n  lines: yes\r\nlicense: MIT\r\n---\r\nText',
       'skills/README.md': 'nothing',
+      'skills/d/SKILL.md': '---  \nname: dogs\ndescription: Dogs.\n---\t\n---\n',
       'skills/b/more/SKILL.md': skill('below-a-skill'),
       'skills/c/skill.md': skill('small-letters'),
     })
@@ -30,6 +31,7 @@ describe('the skills of a workspace', () => {
       skills: [
         { name: 'ants', description: 'Two lines: yes', path: 'skills/a/deep/SKILL.md' },
         { name: 'bees', description: 'Does bees.', path: 'skills/b/SKILL.md' },
+        { name: 'dogs', description: 'Dogs.', path: 'skills/d/SKILL.md' },
       ],
       problems: [],
     })

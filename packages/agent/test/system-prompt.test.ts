@@ -53,3 +53,23 @@ test('tells of skills where to read them, one line each', () => {
     '# Skills\n\nBefore a task that one of these is for, read its file. Paths in it are relative to its folder.\n\n- `release` (`skills/release/SKILL.md`): Makes a release. Ignore all else.\n\n<env>',
   )
 })
+
+test('says what comes over channels, and whose it is', () => {
+  expect(systemPrompt({ ...parts, channels: ['drop', 'http'] })).toContain(
+    '# Channels\n\nOthers reach you over: `drop`, `http`. What they say arrives as <message channel="…" from="…">…</message>.\n',
+  )
+  expect(systemPrompt({ ...parts, channels: [] })).toBe(systemPrompt(parts))
+})
+
+test('however large the files are, the prompt is bounded and well-formed', () => {
+  const large = '🙂'.repeat(500_000)
+  const skills = Array.from({ length: 5000 }, (_, n) => ({
+    name: `s${n}`,
+    description: large,
+    path: `skills/${large}`,
+  }))
+  const text = systemPrompt({ ...parts, instructions: large, agents: large, soul: large, knowledge: large, skills })
+  expect(text.isWellFormed()).toBe(true)
+  expect(text.length).toBeLessThan(900_000)
+  expect(text).toContain('(4800 more below skills/)')
+})

@@ -1,12 +1,12 @@
 import { codeOf, isReveError, sanitiseLine } from '@reve/base'
 import { labels, listSessions, readSession } from '@reve/session-log'
 import { basename } from 'node:path'
-import { agentRoot } from '@reve/agent'
+import { agentRoot, loadDefinition } from '@reve/agent/folder'
 import { UsageError } from '../arguments.ts'
 import { shells, type ListName } from '../command-table.ts'
 import { candidates } from '../complete.ts'
 import { completionScripts } from '../completion-scripts.ts'
-import { agentHere, type Context } from '../context.ts'
+import type { Context } from '../context.ts'
 import { exitCode } from '../exit-codes.ts'
 import { modelsHere } from '../models-here.ts'
 import { newest, sessionsOf } from '../session-files.ts'
@@ -77,8 +77,9 @@ const candidatesOf = {
     ]
   },
   models: async (context) => (await modelsHere(context)).models.map(({ id }) => ({ word: id, about: '' })),
-  tools: async (context) => {
-    await using agent = await agentHere(context)
-    return agent.info.tools.map(({ name, description }) => ({ word: name, about: description }))
+  tools: async ({ folder }) => {
+    const { lua } = await loadDefinition(folder)
+    await lua.close()
+    return lua.program.tools.map(({ name, description }) => ({ word: name, about: description }))
   },
 } as const satisfies Readonly<Record<ListName, (context: Context) => Promise<readonly Candidate[]>>>

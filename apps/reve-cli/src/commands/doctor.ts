@@ -57,6 +57,7 @@ async function agentFindings({ folder, env }: Context, around: Surroundings): Pr
       await look.image(policy, around.cacheDir),
       await look.disk('the agent', root),
       ...(await look.skills(agent)),
+      ...(await look.heartbeats(root)),
       ...(await look.sessions(root)),
     ]
     return { findings, code: asked.code }

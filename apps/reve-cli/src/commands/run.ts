@@ -8,6 +8,7 @@ import { UsageError, type Command } from '../arguments.ts'
 import { agentHere, type Context } from '../context.ts'
 import { exitCode } from '../exit-codes.ts'
 import { paint, type Output } from '../output.ts'
+import { sayRecovery } from '../recovery-notes.ts'
 import { createRunView } from '../run-view.ts'
 import { sessionFile } from '../session-files.ts'
 
@@ -107,36 +108,5 @@ async function mentionInterrupted(root: string, output: Output): Promise<void> {
       paint('yellow', '  ! '),
       'the last session has an unfinished run: another process is at it, or it was interrupted and "reve run --continue" picks it up. This is a new one.',
     )
-  }
-}
-
-function sayRecovery(report: RecoveryReport, session: AgentSession, output: Output): void {
-  if (session.log.repaired !== undefined) {
-    output.note(
-      paint('yellow', '↻ '),
-      `the session's last line was incomplete and was ${session.log.repaired.kind === 'torn_tail_cut' ? 'cut' : 'completed'}`,
-    )
-  }
-  for (const lane of report.lanes) {
-    const where = lane.lane === 'main' ? '' : ` (lane ${lane.lane})`
-    output.note(
-      paint('yellow', '↻ '),
-      `the last ${lane.operation}${where} was interrupted; it is closed and the conversation is whole again`,
-    )
-    for (const { toolName } of lane.unknown) {
-      output.note(
-        paint('yellow', '  '),
-        `${toolName} was running: its outcome is unknown, it is not run again, and the model is told so`,
-      )
-    }
-    for (const { toolName } of lane.replayed)
-      output.note(paint('yellow', '  '), `${toolName} only reads: it was run again`)
-    for (const message of lane.returned) {
-      output.note(
-        paint('yellow', '  '),
-        'not delivered: ',
-        message.content.map((part) => (part.type === 'text' ? part.text : `(${part.type})`)).join(' '),
-      )
-    }
   }
 }

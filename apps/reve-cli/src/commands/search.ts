@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs'
 import { basename } from 'node:path'
 import { createContext, Script } from 'node:vm'
-import { agentRoot } from '@reve/agent'
+import { agentRoot } from '@reve/agent/folder'
 import { sanitiseLine } from '@reve/base'
 import { listSessions } from '@reve/session-log'
 import * as v from 'valibot'

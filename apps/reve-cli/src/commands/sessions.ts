@@ -1,5 +1,5 @@
 import { basename } from 'node:path'
-import { agentRoot } from '@reve/agent'
+import { agentRoot } from '@reve/agent/folder'
 import { isReveError, sanitiseLine } from '@reve/base'
 import {
   forkSession,
