@@ -80,6 +80,19 @@ const anthropicText = sse([
   { type: 'message_stop' },
 ])
 
+const place = { output_index: 0, item_id: 'msg_1', content_index: 0 }
+const responsesText = sse([
+  { type: 'response.created', response: { id: 'r', status: 'in_progress', output: [] } },
+  { type: 'response.output_item.added', output_index: 0, item: { type: 'message', id: 'msg_1', content: [] } },
+  ...Array.from({ length: EVENTS }, (_, index) => ({
+    type: 'response.output_text.delta',
+    ...place,
+    delta: `word${index} `,
+    logprobs: [],
+  })),
+  { type: 'response.completed', response: { id: 'r', status: 'completed', output: [], usage: null } },
+])
+
 /** One call whose argument is `bytes` long, in pieces of 50. */
 const argument = (bytes: number): string => {
   const text = JSON.stringify({ content: 'x'.repeat(bytes) })
@@ -109,45 +122,63 @@ async function ours(api: HttpModelConfig['api'], stream: string): Promise<void> 
 type Reading = { readonly create: (body: object) => Promise<AsyncIterable<unknown>> }
 
 /** The official client's own loop over events, without its helper that builds the message: the least that it can do. */
-async function theirs(name: 'openai' | '@anthropic-ai/sdk', stream: string): Promise<void> {
+async function theirs(api: HttpModelConfig['api'], stream: string): Promise<void> {
+  const name = api === 'anthropic-messages' ? '@anthropic-ai/sdk' : 'openai'
   const loaded = (await import(require.resolve(name))) as { readonly default: new (options: object) => unknown }
   const client = new loaded.default({
     apiKey: 'k',
     baseURL: 'http://127.0.0.1:1',
     maxRetries: 0,
     fetch: fetchOf(stream),
-  })
-  const reading =
-    name === 'openai'
-      ? (client as { readonly chat: { readonly completions: Reading } }).chat.completions
-      : (client as { readonly messages: Reading }).messages
+  }) as { readonly chat: { readonly completions: Reading }; readonly messages: Reading; readonly responses: Reading }
+  const reading = {
+    'openai-completions': client.chat?.completions,
+    'openai-responses': client.responses,
+    'anthropic-messages': client.messages,
+  }[api]
   let events = 0
-  for await (const _event of await reading.create({ model: 'm', max_tokens: 1, messages: [], stream: true }))
+  for await (const _event of await reading.create({ model: 'm', max_tokens: 1, messages: [], input: '', stream: true }))
     events += 1
   if (events < EVENTS) throw new Error(`only ${events} events came`)
 }
 
+/** Milliseconds of CPU. */
+async function cpuOf(work: () => Promise<void>): Promise<readonly [number]> {
+  const before = process.cpuUsage()
+  await work()
+  const { user, system } = process.cpuUsage(before)
+  return [(user + system) / 1000]
+}
+
+/** Events a second by the clock, and milliseconds of CPU for a megabyte of stream. */
+async function speed(read: () => Promise<void>, stream: string): Promise<readonly number[]> {
+  const started = performance.now()
+  const [cpu] = await cpuOf(read)
+  const seconds = (performance.now() - started) / 1000
+  return [EVENTS / seconds / 1000, cpu / (Buffer.byteLength(stream) / MEGABYTE)]
+}
+
 /** Reading a stream, from bytes to the finished message, against the official client that only hands events on. */
 export const comparisons: readonly Comparison[] = [
+  ...(
+    [
+      ['Chat Completions', 'openai-completions', completionsText],
+      ['Responses', 'openai-responses', responsesText],
+      ['Anthropic Messages', 'anthropic-messages', anthropicText],
+    ] as const
+  ).map(([name, api, stream]): Comparison => ({
+    peer: api === 'anthropic-messages' ? '@anthropic-ai/sdk, events alone' : 'openai, events alone',
+    rows: [
+      { name: `${name} to a message: events`, unit: '1000/s', goal: 'at least 0.67' },
+      { name: `${name} to a message: CPU a megabyte`, unit: 'ms', goal: 'at most 1.5' },
+    ],
+    ours: () => speed(() => ours(api, stream), stream),
+    theirs: () => speed(() => theirs(api, stream), stream),
+  })),
   {
-    name: `${EVENTS} events of Chat Completions to a message`,
-    peer: 'openai, events alone',
-    goal: 'at most 1.5',
-    ours: () => ours('openai-completions', completionsText),
-    theirs: () => theirs('openai', completionsText),
-  },
-  {
-    name: `${EVENTS} events of Anthropic Messages to a message`,
-    peer: '@anthropic-ai/sdk, events alone',
-    goal: 'at most 1.5',
-    ours: () => ours('anthropic-messages', anthropicText),
-    theirs: () => theirs('@anthropic-ai/sdk', anthropicText),
-  },
-  {
-    name: 'a tool argument of 5 MB',
     peer: 'one of 1 MB',
-    goal: 'about 5: linear',
-    ours: () => ours('openai-completions', fiveMegabytes),
-    theirs: () => ours('openai-completions', oneMegabyte),
+    rows: [{ name: 'a tool argument of 5 MB: CPU', unit: 'ms', goal: 'about 5: linear' }],
+    ours: () => cpuOf(() => ours('openai-completions', fiveMegabytes)),
+    theirs: () => cpuOf(() => ours('openai-completions', oneMegabyte)),
   },
 ]

@@ -1,4 +1,5 @@
 import type {
+  AnswerTextPart,
   AssistantMessage,
   ImagePart,
   Json,
@@ -64,10 +65,10 @@ export function createCleaner(redact: Redact = (text) => text): Cleaner {
       return (joined === apart.join('') ? apart : [joined]).map((one) => ({ type: 'text', text: one }))
     })
 
-  function part(part: TextPart | ReasoningPart | ToolCallPart): TextPart | ReasoningPart | ToolCallPart {
+  function part(part: AnswerTextPart | ReasoningPart | ToolCallPart): AnswerTextPart | ReasoningPart | ToolCallPart {
     switch (part.type) {
       case 'text':
-        return { ...part, text: text(part.text) }
+        return { ...part, text: text(part.text), ...(part.opaque !== undefined && { opaque: json(part.opaque) }) }
       case 'reasoning':
         return reasoning(part)
       case 'toolCall': {

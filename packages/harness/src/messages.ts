@@ -60,7 +60,8 @@ const reasoningPart = v.object({
 })
 const callHead = { type: v.literal('toolCall'), id: v.string(), name: v.string() }
 const answerPart = v.variant('type', [
-  textPart,
+  // A text's own mark of the API that it came by goes back with it.
+  v.object({ type: v.literal('text'), text: v.string(), opaque: v.exactOptional(jsonObject) }),
   reasoningPart,
   v.object({ ...callHead, arguments: jsonObject }),
   v.object({ ...callHead, malformed: v.string() }),

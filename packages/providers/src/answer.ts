@@ -7,13 +7,14 @@ import type { Api } from './wire.ts'
 type Part = AssistantMessage['content'][number]
 
 /** One part of an answer while it is being written. `order` is its place in the answer. */
-export type TextSlot = { readonly kind: 'text'; readonly order: number; text: string }
-export type ReasoningSlot = {
-  readonly kind: 'reasoning'
+type WordsSlot<Kind extends 'text' | 'reasoning'> = {
+  readonly kind: Kind
   readonly order: number
   text: string
   opaque?: Readonly<Partial<Record<Api, JsonObject>>>
 }
+export type TextSlot = WordsSlot<'text'>
+export type ReasoningSlot = WordsSlot<'reasoning'>
 export type CallSlot = {
   readonly kind: 'call'
   readonly order: number
@@ -22,6 +23,8 @@ export type CallSlot = {
   name: string
   /** All of the argument text so far. */
   raw: string
+  /** Its API says of each call when it is complete, and has not yet: then the empty text is none that needs no arguments. */
+  unfinished: boolean
 }
 type Slot = TextSlot | ReasoningSlot | CallSlot
 
@@ -45,6 +48,11 @@ export class Answer {
     this.#fallbackId = fallbackId
   }
 
+  /** Nothing has come yet. */
+  get isEmpty(): boolean {
+    return this.#slots.length === 0
+  }
+
   openText(order: number = this.#slots.length): TextSlot {
     return this.#add({ kind: 'text', order, text: '' })
   }
@@ -53,8 +61,9 @@ export class Answer {
     return this.#add({ kind: 'reasoning', order, text: '' })
   }
 
-  openCall(id: string, name: string, order: number = this.#slots.length): CallSlot {
-    const slot = this.#add<CallSlot>({ kind: 'call', order, index: this.#calls++, id, name, raw: '' })
+  /** @param unfinished that the API will say of this call that it is complete. */
+  openCall(id: string, name: string, unfinished: boolean, order: number = this.#slots.length): CallSlot {
+    const slot = this.#add<CallSlot>({ kind: 'call', order, index: this.#calls++, id, name, raw: '', unfinished })
     if (name !== '') this.#events.push({ type: 'toolCall', index: slot.index, name, delta: '' })
     return slot
   }
@@ -114,9 +123,9 @@ export class Answer {
     const content: Part[] = []
     for (const slot of this.#slots.toSorted((a, b) => a.order - b.order)) {
       if (slot.kind === 'text') {
-        if (slot.text !== '') content.push({ type: 'text', text: slot.text })
+        if (slot.text !== '') content.push({ type: 'text', ...wordsOf(slot) })
       } else if (slot.kind === 'reasoning') {
-        if (slot.text !== '' || slot.opaque) content.push(reasoningPart(slot))
+        if (slot.text !== '' || slot.opaque) content.push({ type: 'reasoning', ...wordsOf(slot) })
       } else if (slot.name !== '') content.push(this.#call(slot, ids, end === 'stop'))
     }
     const called = content.some((part) => part.type === 'toolCall')
@@ -126,9 +135,10 @@ export class Answer {
 
   #call(slot: CallSlot, ids: Set<string>, complete: boolean): ToolCallPart {
     const wanted = slot.id === '' ? `${this.#fallbackId}_${slot.index}` : slot.id
-    const id = ids.has(wanted) ? `${wanted}_${slot.index}` : wanted
+    let id = wanted
+    for (let n = slot.index; ids.has(id); n++) id = `${wanted}_${n}`
     ids.add(id)
-    return { type: 'toolCall', id, name: slot.name, ...parseArguments(slot.raw, complete) }
+    return { type: 'toolCall', id, name: slot.name, ...parseArguments(slot.raw, complete && !slot.unfinished) }
   }
 
   #showArguments(slot: CallSlot, delta: string): void {
@@ -142,6 +152,6 @@ export class Answer {
   }
 }
 
-function reasoningPart(slot: ReasoningSlot): Part {
-  return { type: 'reasoning', text: slot.text, ...(slot.opaque && { opaque: slot.opaque }) }
+function wordsOf({ text, opaque }: TextSlot | ReasoningSlot): { readonly text: string; readonly opaque?: JsonObject } {
+  return { text, ...(opaque && { opaque }) }
 }

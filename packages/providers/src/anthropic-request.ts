@@ -2,6 +2,7 @@ import type { ImagePart, JsonObject, ModelRequest, TextPart } from './model.ts'
 import { normalise } from './normalise.ts'
 import type { WireTurn } from './normalise.ts'
 import { anthropicThinking } from './thinking.ts'
+import { isAnthropic } from './wire.ts'
 import type { HttpModelConfig } from './wire.ts'
 
 const cached = { cache_control: { type: 'ephemeral' } } as const
@@ -28,6 +29,19 @@ export function anthropicBody(request: ModelRequest, config: HttpModelConfig): J
     ...(request.system.trim() !== '' && { system: [{ type: 'text', text: request.system, ...cached }] }),
     messages: markLast(alternate(turns.flatMap(messagesOf))),
     ...thinkingOf(request, config, turns),
+  }
+}
+
+/** The version of the API, the key, and what lets a model that thinks by a budget think between its calls as well. */
+export function anthropicHeaders(
+  apiKey: string | undefined,
+  model: HttpModelConfig | undefined,
+): Readonly<Record<string, string>> {
+  return {
+    'anthropic-version': '2023-06-01',
+    ...(apiKey !== undefined && { 'x-api-key': apiKey }),
+    // Other servers refuse a name that they do not know.
+    ...(model?.reasoning && isAnthropic(model) && { 'anthropic-beta': 'interleaved-thinking-2025-05-14' }),
   }
 }
 

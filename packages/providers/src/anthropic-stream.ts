@@ -75,12 +75,12 @@ export function anthropicReader(answer: Answer): (event: WireEvent) => void {
       }
       case 'redacted_thinking': {
         const slot = answer.openReasoning(index)
-        slot.opaque = { 'anthropic-messages': { type: 'redacted_thinking', data: block.data ?? '' } }
+        if (block.data) slot.opaque = { 'anthropic-messages': { type: 'redacted_thinking', data: block.data } }
         return { type: 'other' }
       }
       case 'tool_use': {
         const input = block.input && Object.keys(block.input).length > 0 ? block.input : undefined
-        return { type: 'call', slot: answer.openCall(block.id ?? '', block.name ?? '', index), input }
+        return { type: 'call', slot: answer.openCall(block.id ?? '', block.name ?? '', true, index), input }
       }
       default:
         return { type: 'other' }
@@ -100,7 +100,7 @@ export function anthropicReader(answer: Answer): (event: WireEvent) => void {
 
   const stop = (block: Block): void => {
     // Without a signature the thought cannot go back: the API would refuse it for ever.
-    if (block.type === 'thinking' && block.signature !== undefined) {
+    if (block.type === 'thinking' && block.signature) {
       const item: JsonObject = { type: 'thinking', thinking: block.slot.text, signature: block.signature }
       block.slot.opaque = { 'anthropic-messages': item }
     }
@@ -108,6 +108,11 @@ export function anthropicReader(answer: Answer): (event: WireEvent) => void {
     if (block.type === 'call' && block.slot.raw === '' && block.input) {
       answer.appendArguments(block.slot, JSON.stringify(block.input))
     }
+  }
+  /** A call that a server leaves open at the end has what came of it. A thought does not: half of a signature is none. */
+  const settle = (type: 'settled' | 'done', end: 'stop' | 'length'): void => {
+    for (const block of blocks.values()) if (block.type === 'call') stop(block)
+    answer.settle(type, end)
   }
 
   return ({ name, data }) => {
@@ -128,6 +133,7 @@ export function anthropicReader(answer: Answer): (event: WireEvent) => void {
       }
       case 'content_block_stop': {
         const block = blocks.get(readEvent(blockStop, data).index)
+        if (block?.type === 'call') block.slot.unfinished = false
         return block && stop(block)
       }
       case 'message_delta': {
@@ -135,12 +141,12 @@ export function anthropicReader(answer: Answer): (event: WireEvent) => void {
         count(event.usage)
         const reason = event.delta?.stop_reason
         if (reason === 'refusal') return answer.fail({ message: 'the model refused to answer', as: 'refused' })
-        if (reason) answer.settle('settled', isLength(reason) ? 'length' : 'stop')
+        if (reason) settle('settled', isLength(reason) ? 'length' : 'stop')
         return
       }
       case 'message_stop':
         // Without a reason before it, this alone is the server's word that the message is whole.
-        return answer.settle('done', answer.state.type === 'settled' ? answer.state.stop : 'stop')
+        return settle('done', answer.state.type === 'settled' ? answer.state.stop : 'stop')
       case 'error':
         return answer.fail(parseServerError(data) ?? { message: 'the server reported an error without a message' })
       default:

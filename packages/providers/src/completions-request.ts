@@ -9,7 +9,8 @@ import type { HttpModelConfig } from './wire.ts'
 export function completionsBody(request: ModelRequest, config: HttpModelConfig): JsonObject {
   const openAi = isOpenAi(config)
   const { compat } = config
-  const turns = normalise(request.messages, config, 40)
+  // What its own ids look like is the server's business, and some models read them; but OpenAI's.
+  const turns = normalise(request.messages, config, 40, openAi ? undefined : /^[!-~]{1,128}$/)
   const systemRole = (compat?.supportsDeveloperRole ?? openAi) ? 'developer' : 'system'
   const effort =
     config.reasoning && compat?.supportsReasoningEffort !== false
@@ -40,20 +41,31 @@ export function completionsBody(request: ModelRequest, config: HttpModelConfig):
 function messagesOf(turn: WireTurn): readonly JsonObject[] {
   if (turn.role === 'user') return [{ role: 'user', content: contentOf(turn.content) }]
   const text = turn.content.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('')
-  const calls = turn.content.flatMap((part): readonly JsonObject[] =>
-    part.type === 'toolCall'
-      ? [{ id: part.id, type: 'function', function: { name: part.name, arguments: JSON.stringify(part.arguments) } }]
-      : [],
-  )
   // Servers that give their thoughts want them back while tools are at work, and some refuse them elsewhere.
-  const reasoning = turn.content.find((part) => part.type === 'reasoning')
+  const thought = turn.content.find((part) => part.type === 'reasoning')?.item
+  const calls = turn.content
+    .filter((part) => part.type === 'toolCall')
+    .map((part, index): JsonObject => ({
+      id: part.id,
+      type: 'function',
+      function: { name: part.name, arguments: JSON.stringify(part.arguments) },
+      ...extraOf(thought, index),
+    }))
   if (text === '' && calls.length === 0) return []
   const assistant: JsonObject = {
     role: 'assistant',
     content: text === '' ? null : text,
-    ...(calls.length > 0 && { ...reasoning?.item, tool_calls: calls }),
+    ...(calls.length > 0 && { ...thought, tool_calls: calls }),
   }
   return [assistant, ...turn.results.map(toolMessage), ...imagesOf(turn.results)]
+}
+
+/** What came with a call and has to go back with it (`Thoughts.addToCall`). */
+function extraOf(thought: JsonObject | undefined, index: number): JsonObject {
+  const ofCalls = thought?.['tool_calls']
+  if (!Array.isArray(ofCalls)) return {}
+  const extra = (ofCalls as readonly JsonObject[]).find((call) => call['index'] === index)?.['extra_content']
+  return extra === undefined ? {} : { extra_content: extra }
 }
 
 function toolMessage(result: WireResult): JsonObject {

@@ -1,5 +1,6 @@
 import * as v from 'valibot'
 import type { JsonObject } from './model.ts'
+import { isNestedWithin } from './well-formed.ts'
 
 /** An event that is not what its API promises. Caught where streams are read, becomes a `protocol` failure. */
 export class UnexpectedEvent extends Error {
@@ -16,6 +17,9 @@ export function readEvent<const S extends v.GenericSchema>(schema: S, data: unkn
   )
 }
 
+/** What is nested deeper could be read, but not be written down again by everyone. */
+const deepest = 256
+
 /** The type of an event, where it has one. */
 export const typed = v.object({ type: v.optional(v.string(), '') })
 /** Absent, null or text: servers use all three for nothing. */
@@ -23,6 +27,6 @@ export const text = v.nullish(v.string())
 export const tokens = v.nullish(v.number())
 /** Any object, as it came out of JSON: the very same one, so that nothing of it changes. */
 export const anyObject = v.custom<JsonObject>(
-  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
-  'not an object',
+  (value) => typeof value === 'object' && value !== null && !Array.isArray(value) && isNestedWithin(value, deepest),
+  'an object',
 )

@@ -1,6 +1,7 @@
 import { isRetryable } from './model.ts'
 import type { ModelFailure, ModelFailureCode } from './model.ts'
 import { saysOverflow } from './overflow.ts'
+import { isNestedWithin } from './well-formed.ts'
 
 /** What a server (or the way to it) said, before it is given a class: from an HTTP error or from an event in a stream. */
 export type ServerError = {
@@ -70,7 +71,7 @@ export function parseServerError(body: unknown): Pick<ServerError, 'message' | '
     const raw = isRecord(metadata) ? textOf(metadata['raw']) : undefined
     return { message: raw === undefined ? message : `${message}: ${raw}`, ...wordsOf(error) }
   }
-  return isRecord(inner) ? { message: JSON.stringify(inner), ...wordsOf(inner) } : undefined
+  return isRecord(inner) ? { message: textOf(inner) ?? '', ...wordsOf(inner) } : undefined
 }
 
 function codeOf(error: ServerError): ModelFailureCode {
@@ -147,7 +148,8 @@ function wordsOf(error: Readonly<Record<string, unknown>>): { readonly type?: st
 
 function textOf(value: unknown): string | undefined {
   if (typeof value === 'string') return value
-  return typeof value === 'object' && value !== null ? JSON.stringify(value) : undefined
+  if (typeof value !== 'object' || value === null) return undefined
+  return isNestedWithin(value, 64) ? JSON.stringify(value) : 'an error nested too deep to show'
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

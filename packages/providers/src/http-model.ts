@@ -1,5 +1,5 @@
 import { redactSecrets } from '@reve/base'
-import { anthropicBody } from './anthropic-request.ts'
+import { anthropicBody, anthropicHeaders } from './anthropic-request.ts'
 import { fetchThrough } from './connection.ts'
 import { anthropicReader } from './anthropic-stream.ts'
 import { Answer } from './answer.ts'
@@ -38,7 +38,7 @@ export const protocols: Readonly<Record<Api, Protocol>> = {
   'anthropic-messages': {
     path: (base) => `${base}${base.endsWith('/v1') ? '' : '/v1'}/messages`,
     list: (base) => `${base}${base.endsWith('/v1') ? '' : '/v1'}/models`,
-    headers: (key) => ({ 'anthropic-version': '2023-06-01', ...(key !== undefined && { 'x-api-key': key }) }),
+    headers: anthropicHeaders,
     body: anthropicBody,
     reader: anthropicReader,
   },
@@ -81,7 +81,7 @@ export function createHttpModel(config: HttpModelConfig, options: TransportOptio
     const body = JSON.stringify(wellFormed(protocol.body(request, config)))
     const reply = await post(
       url.href,
-      { ...protocol.headers(config.apiKey), ...config.headers },
+      { ...protocol.headers(config.apiKey, config), ...config.headers },
       body,
       signal,
       transport,

@@ -36,6 +36,9 @@ export type ToolCallPart = {
   readonly name: string
 } & ({ readonly arguments: JsonObject } | { readonly malformed: string })
 
+/** Text that a model wrote. `opaque` as in `ReasoningPart`: what its API says of the text and wants back with it. */
+export type AnswerTextPart = TextPart & { readonly opaque?: JsonObject }
+
 /** What a person, or the program in a person's name, says. */
 export type UserMessage = { readonly role: 'user'; readonly content: readonly (TextPart | ImagePart)[] }
 
@@ -44,7 +47,7 @@ export type AssistantMessage = {
   readonly role: 'assistant'
   /** `provider/model-id` of the writer. */
   readonly model: string
-  readonly content: readonly (TextPart | ReasoningPart | ToolCallPart)[]
+  readonly content: readonly (AnswerTextPart | ReasoningPart | ToolCallPart)[]
   readonly stopReason: StopReason
   /** Absent when the server reported none, or only zeros: estimate then, do not read it as nothing used. */
   readonly usage?: Usage

@@ -43,7 +43,7 @@ function itemsOf(turn: WireTurn): readonly JsonObject[] {
     switch (part.type) {
       case 'text':
         // The form that the API takes without an id and a state, which only what it stores has.
-        return [{ type: 'message', role: 'assistant', content: part.text }]
+        return [{ ...part.item, type: 'message', role: 'assistant', content: part.text }]
       case 'toolCall':
         return [{ type: 'function_call', call_id: part.id, name: part.name, arguments: JSON.stringify(part.arguments) }]
       case 'reasoning':

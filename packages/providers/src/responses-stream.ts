@@ -15,6 +15,7 @@ const item = v.object({
   content: words,
   summary: words,
   encrypted_content: v.nullish(v.string()),
+  phase: text,
 })
 const place = { output_index: v.nullish(v.number()), item_id: text }
 const itemEvent = v.object({ ...place, item: anyObject })
@@ -77,6 +78,7 @@ export function responsesReader(answer: Answer): (event: WireEvent) => void {
         const event = readEvent(argumentsDone, data)
         return items.withCall(event, (slot) => {
           if (typeof event.arguments === 'string') answer.completeArguments(slot, event.arguments)
+          slot.unfinished = false
         })
       }
       case 'response.output_item.done': {
@@ -186,7 +188,7 @@ class Items {
   #slot(given: Item, kind: Kind, order: number): Open['slot'] {
     if (kind === 'text') return this.#answer.openText(order)
     if (kind === 'reasoning') return this.#answer.openReasoning(order)
-    const slot = this.#answer.openCall(callId(given), given.name ?? '', order)
+    const slot = this.#answer.openCall(callId(given), given.name ?? '', true, order)
     this.#answer.appendArguments(slot, given.arguments ?? '')
     return slot
   }
@@ -200,17 +202,18 @@ class Items {
       case 'text': {
         const whole = (given.content ?? []).map((part) => part.text || part.refusal || '').join('')
         if (whole !== '') this.#answer.complete(slot, whole)
+        if (given.phase) slot.opaque = { 'openai-responses': { phase: given.phase } }
         return
       }
       case 'reasoning': {
         const parts = given.summary?.length ? given.summary : (given.content ?? [])
         const whole = parts.map((part) => part.text ?? '').join('\n\n')
         if (whole !== '') this.#answer.complete(slot, whole)
-        // With nothing stored at the server, an item without content of its own means nothing to it later.
-        if (given.encrypted_content || given.content?.length) slot.opaque = { 'openai-responses': given.raw }
+        if (isReturnable(given)) slot.opaque = { 'openai-responses': given.raw }
         return
       }
       case 'call':
+        slot.unfinished = false
         if (slot.id === '') slot.id = callId(given)
         this.#answer.nameCall(slot, given.name ?? '')
         if (given.arguments) this.#answer.completeArguments(slot, given.arguments)
@@ -219,6 +222,14 @@ class Items {
         slot satisfies never
     }
   }
+}
+
+/**
+ * With nothing stored at the server, an item without content of its own means nothing to it later; and one that lacks what the
+ * API demands would be refused for ever.
+ */
+function isReturnable({ id, summary, encrypted_content, content }: Item): boolean {
+  return Boolean(id) && Array.isArray(summary) && (Boolean(encrypted_content) || Boolean(content?.length))
 }
 
 function itemOf(raw: v.InferOutput<typeof anyObject>): Item {

@@ -13,6 +13,12 @@ export function wellFormed(value: Json): Json {
   return Object.fromEntries(Object.entries(object).map(([key, item]) => [key.toWellFormed(), wellFormed(item)]))
 }
 
+/** Whether a value has at most `levels` arrays and objects within each other. */
+export function isNestedWithin(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return true
+  return levels > 0 && Object.values(value).every((item) => isNestedWithin(item, levels - 1))
+}
+
 function isArray(value: Json): value is readonly Json[] {
   return Array.isArray(value)
 }

@@ -58,7 +58,8 @@ export type Protocol = {
   readonly path: (basePath: string) => string
   /** The path of its list of models. */
   readonly list: (basePath: string) => string
-  readonly headers: (apiKey: string | undefined) => Readonly<Record<string, string>>
+  /** @param model the one that is asked; absent for a list of models. */
+  readonly headers: (apiKey: string | undefined, model?: HttpModelConfig) => Readonly<Record<string, string>>
   readonly body: (request: ModelRequest, config: HttpModelConfig) => JsonObject
   /** A reader that takes the events of one stream in order and writes them into `answer`. */
   readonly reader: (answer: Answer) => (event: WireEvent) => void
@@ -66,5 +67,14 @@ export type Protocol = {
 
 /** True at OpenAI's own API, where the newest form of everything is right. */
 export function isOpenAi(config: HttpModelConfig): boolean {
-  return URL.canParse(config.baseUrl) && new URL(config.baseUrl).hostname === 'api.openai.com'
+  return hostOf(config) === 'api.openai.com'
+}
+
+/** True at Anthropic's own API. */
+export function isAnthropic(config: HttpModelConfig): boolean {
+  return hostOf(config) === 'api.anthropic.com'
+}
+
+function hostOf(config: HttpModelConfig): string | undefined {
+  return URL.canParse(config.baseUrl) ? new URL(config.baseUrl).hostname : undefined
 }

@@ -13,6 +13,11 @@ const opaque: Readonly<Record<Api, Readonly<Record<string, string | readonly str
   'anthropic-messages': { type: 'thinking', thinking: 'hm', signature: 'sig' },
 }
 
+const signed = {
+  reasoning_details: [{ type: 'reasoning.encrypted', data: 'abc', index: 0 }],
+  tool_calls: [{ index: 0, extra_content: { google: { thought_signature: 'sig' } } }],
+}
+
 const conversation = (api: Api): fc.Arbitrary<readonly Message[]> => {
   const id = fc.oneof(fc.constantFrom('a', 'b', '', 'ä b', 'x'.repeat(90)), fc.string())
   const text = fc.record({
@@ -23,7 +28,7 @@ const conversation = (api: Api): fc.Arbitrary<readonly Message[]> => {
   const call = fc.record({
     type: fc.constant('toolCall' as const),
     id,
-    name: fc.constant('f'),
+    name: fc.constantFrom('f', 'functions.read', 'ä b', 'x'.repeat(90)),
     arguments: fc.dictionary(fc.string(), fc.jsonValue()) as fc.Arbitrary<Record<string, never>>,
   })
   const cutCall = fc.record({
@@ -34,6 +39,7 @@ const conversation = (api: Api): fc.Arbitrary<readonly Message[]> => {
   })
   const thought = fc.constantFrom(
     { type: 'reasoning' as const, text: 'hm', opaque: { [api]: opaque[api] } },
+    { type: 'reasoning' as const, text: '', opaque: { 'openai-completions': signed } },
     { type: 'reasoning' as const, text: 'for display' },
   )
   const part = fc.oneof(text, image)

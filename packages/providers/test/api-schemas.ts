@@ -14,6 +14,9 @@ const any = (...of: readonly Schema[]): Schema => ({ anyOf: of })
 const text: Schema = { type: 'string' }
 const words: Schema = { type: 'string', minLength: 1 }
 const callId = (longest: number): Schema => ({ type: 'string', pattern: `^[A-Za-z0-9_-]{1,${longest}}$` })
+/** Of Chat Completions the servers that imitate it make their own. */
+const anyCallId: Schema = { type: 'string', pattern: '^[!-~]{1,128}$' }
+const callName: Schema = { type: 'string', pattern: '^[A-Za-z0-9_-]{1,64}$' }
 const json: Schema = { type: 'object' }
 const yes: Schema = { const: true }
 const no: Schema = { const: false }
@@ -48,15 +51,24 @@ export const apiSchemas: Readonly<Record<Api, Schema>> = {
               role: one('assistant'),
               content: any(words, { type: 'null' }),
               tool_calls: list(
-                object({ id: callId(40), type: one('function'), function: object({ name: words, arguments: words }) }),
+                object(
+                  {
+                    id: anyCallId,
+                    type: one('function'),
+                    function: object({ name: callName, arguments: words }),
+                    extra_content: json,
+                  },
+                  ['id', 'type', 'function'],
+                ),
                 1,
               ),
               reasoning_content: text,
               reasoning: text,
+              reasoning_details: list(json, 1),
             },
             ['role', 'content', 'tool_calls'],
           ),
-          object({ role: one('tool'), tool_call_id: callId(40), content: words }),
+          object({ role: one('tool'), tool_call_id: anyCallId, content: words }),
         ),
         1,
       ),
@@ -88,8 +100,12 @@ export const apiSchemas: Readonly<Record<Api, Schema>> = {
               1,
             ),
           }),
-          object({ type: one('message'), role: one('assistant'), content: words }),
-          object({ type: one('function_call'), call_id: callId(64), name: words, arguments: words }),
+          object({ type: one('message'), role: one('assistant'), content: words, phase: words }, [
+            'type',
+            'role',
+            'content',
+          ]),
+          object({ type: one('function_call'), call_id: callId(64), name: callName, arguments: words }),
           object({
             type: one('function_call_output'),
             call_id: callId(64),
@@ -106,7 +122,12 @@ export const apiSchemas: Readonly<Record<Api, Schema>> = {
           }),
           {
             type: 'object',
-            properties: { type: one('reasoning'), id: words, summary: list(json) },
+            properties: {
+              type: one('reasoning'),
+              id: words,
+              summary: list(json),
+              encrypted_content: any(text, { type: 'null' }),
+            },
             required: ['type', 'id', 'summary'],
           },
         ),
@@ -176,7 +197,7 @@ export const apiSchemas: Readonly<Record<Api, Schema>> = {
               content: list(
                 any(
                   textBlock,
-                  object({ type: one('tool_use'), id: callId(64), name: words, input: json, ...mark }, [
+                  object({ type: one('tool_use'), id: callId(64), name: callName, input: json, ...mark }, [
                     'type',
                     'id',
                     'name',

@@ -51,6 +51,22 @@ describe('calls and results', () => {
       new Set(turns.flatMap((turn) => (turn.role === 'assistant' ? turn.results.map(({ id }) => id) : []))).size,
     ).toBe(2)
   })
+  test('a name that no tool can have is made one that the APIs take', () => {
+    const called = (name: string): AssistantMessage => ({
+      ...calling(),
+      content: [{ type: 'toolCall', id: 'a', name, arguments: {} }],
+    })
+    expect(normalise([called('functions.read ä')], reader, 64)).toMatchObject([
+      { content: [{ name: 'functions_read__' }] },
+    ])
+    expect(normalise([called('x'.repeat(99))], reader, 64)).toMatchObject([{ content: [{ name: 'x'.repeat(64) }] }])
+  })
+  test('ids of the reader itself stay where they are asked to, but for one that is there already', () => {
+    const own = normalise([calling('functions.f:0'), calling('functions.f:0')], reader, 40, /^[!-~]+$/)
+    const ids = own.flatMap((turn) => (turn.role === 'assistant' ? turn.results.map(({ id }) => id) : []))
+    expect(ids[0]).toBe('functions.f:0')
+    expect(ids[1]).toMatch(/^functions_f_0_[0-9a-f]{8}$/)
+  })
   test('an aborted answer keeps its text only', () => {
     const aborted: AssistantMessage = {
       role: 'assistant',

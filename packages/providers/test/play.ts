@@ -40,7 +40,7 @@ export async function run(
 }
 
 /** A fetch that answers with exactly these pieces. */
-export function fetchOf(pieces: readonly Uint8Array[]): typeof fetch {
+export function fetchOf(pieces: readonly Uint8Array[], headers: Readonly<Record<string, string>> = {}): typeof fetch {
   return async () =>
     new Response(
       new ReadableStream({
@@ -49,7 +49,7 @@ export function fetchOf(pieces: readonly Uint8Array[]): typeof fetch {
           controller.close()
         },
       }),
-      { headers: { 'content-type': 'text/event-stream' } },
+      { headers: { 'content-type': 'text/event-stream', ...headers } },
     )
 }
 
@@ -59,9 +59,16 @@ export async function play(
   stream: string | readonly Uint8Array[],
   request: ModelRequest = ask,
   options: TransportOptions = {},
+  headers: Readonly<Record<string, string>> = {},
 ): Promise<Played> {
   const pieces = typeof stream === 'string' ? [new TextEncoder().encode(stream)] : stream
-  return run(createHttpModel(config({ api }), { ...options, fetch: fetchOf(pieces) }), request)
+  return run(createHttpModel(config({ api }), { ...options, fetch: fetchOf(pieces, headers) }), request)
+}
+
+/** The pieces of `bytes` between the places, which may be in any order and more than once the same. */
+export function cutAt(bytes: Uint8Array, places: readonly number[]): readonly Uint8Array[] {
+  const ends = [...places, bytes.length].toSorted((a, b) => a - b)
+  return ends.map((end, index) => bytes.subarray(ends[index - 1] ?? 0, end))
 }
 
 /** Server-sent events out of objects; the name is the object's type, if it has one. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { anthropicBody } from '../src/anthropic-request.ts'
+import { anthropicBody, anthropicHeaders } from '../src/anthropic-request.ts'
 import { completionsBody } from '../src/completions-request.ts'
 import type { Api, AssistantMessage, HttpModelConfig, JsonObject, Message, ModelRequest } from '../src/index.ts'
 import { responsesBody } from '../src/responses-request.ts'
@@ -265,6 +265,22 @@ describe.each(['openai-responses', 'openai-completions', 'anthropic-messages'] a
 })
 
 describe('responses', () => {
+  test('the phase of a text goes back to the model that wrote it, and to no other', () => {
+    const spoken = (model: string): JsonObject =>
+      build('openai-responses', {
+        messages: [
+          {
+            role: 'assistant',
+            model,
+            content: [{ type: 'text', text: 'a', opaque: { 'openai-responses': { phase: 'commentary' } } }],
+            stopReason: 'stop',
+          },
+        ],
+      })
+    const item = { type: 'message', role: 'assistant', content: 'a' }
+    expect(spoken(me)['input']).toEqual([{ ...item, phase: 'commentary' }])
+    expect(spoken('other/model')['input']).toEqual([item])
+  })
   test('reasoning that nothing follows is left out', () => {
     const messages: readonly Message[] = [
       {
@@ -332,4 +348,55 @@ describe('anthropic', () => {
       messages: [{ role: 'user' }, { content: [{ text: 'a', cache_control: {} }, thought[api]] }],
     })
   })
+})
+
+describe('chat completions of the same server', () => {
+  const api = 'openai-completions'
+  const turn = (model: string, item: JsonObject): readonly Message[] => [
+    {
+      role: 'assistant',
+      model,
+      content: [
+        { type: 'reasoning', text: 'hm', opaque: { [api]: item } },
+        { type: 'toolCall', id: 'functions.read:0', name: 'read', arguments: {} },
+        { type: 'toolCall', id: 'call_2', name: 'read', arguments: {} },
+      ],
+      stopReason: 'toolUse',
+    },
+  ]
+  const first = (messages: readonly Message[], change: Partial<HttpModelConfig> = {}): unknown => {
+    const { messages: sent } = build(api, { system: '', messages }, change)
+    return Array.isArray(sent) ? sent[0] : undefined
+  }
+  test('thoughts in parts go back as they came, and what a call was signed with goes back with it', () => {
+    const details = [{ type: 'reasoning.encrypted', id: 'call_2', data: 'abc', index: 0, format: 'f' }]
+    const extra = { google: { thought_signature: 'sig' } }
+    const item = { reasoning_details: details, tool_calls: [{ index: 1, extra_content: extra }] }
+    expect(first(turn(me, item))).toEqual({
+      role: 'assistant',
+      content: null,
+      reasoning_details: details,
+      tool_calls: [
+        { id: 'functions.read:0', type: 'function', function: { name: 'read', arguments: '{}' } },
+        { id: 'call_2', type: 'function', function: { name: 'read', arguments: '{}' }, extra_content: extra },
+      ],
+    })
+    expect(JSON.stringify(first(turn('other/model', item)))).not.toMatch(/abc|sig/)
+  })
+  test('its ids stay as they are; those of another model, or at OpenAI, are made to fit', () => {
+    const item = { reasoning_content: 'hm' }
+    const fitting = { tool_calls: [{ id: expect.stringMatching(/^[A-Za-z0-9_-]{1,40}$/) }, { id: 'call_2' }] }
+    expect(first(turn(me, item))).toMatchObject({ tool_calls: [{ id: 'functions.read:0' }, { id: 'call_2' }] })
+    expect(first(turn('other/model', item))).toMatchObject(fitting)
+    expect(first(turn(me, item), { baseUrl: 'https://api.openai.com/v1' })).toMatchObject(fitting)
+  })
+})
+
+test('at Anthropic itself a model that thinks may do so between its calls; others are not sent a name that they may not know', () => {
+  const at = (baseUrl: string, reasoning = true) =>
+    anthropicHeaders('k', config({ api: 'anthropic-messages', baseUrl, reasoning }))
+  expect(at('https://api.anthropic.com')).toHaveProperty('anthropic-beta')
+  expect(at('https://api.anthropic.com', false)).not.toHaveProperty('anthropic-beta')
+  expect(at('http://127.0.0.1:8080')).not.toHaveProperty('anthropic-beta')
+  expect(anthropicHeaders('k', undefined)).toEqual({ 'anthropic-version': '2023-06-01', 'x-api-key': 'k' })
 })

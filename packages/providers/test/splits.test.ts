@@ -3,15 +3,9 @@ import { describe, expect, test } from 'vitest'
 import { createHttpModel } from '../src/index.ts'
 import { fixtures } from './fixtures.ts'
 import { serve } from './fixture-server.ts'
-import { config, play, run } from './play.ts'
+import { config, cutAt, play, run } from './play.ts'
 
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text)
-
-/** The pieces of `bytes` between the places, which may be in any order and more than once the same. */
-function cutAt(bytes: Uint8Array, places: readonly number[]): readonly Uint8Array[] {
-  const ends = [...places, bytes.length].toSorted((a, b) => a - b)
-  return ends.map((end, index) => bytes.subarray(ends[index - 1] ?? 0, end))
-}
 
 describe.each(fixtures)('$name', ({ api, stream, message }) => {
   test('whole', async () => {
