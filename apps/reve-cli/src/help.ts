@@ -153,7 +153,7 @@ where there is none, which is in use meanwhile.
       --heartbeats  these alone: each beat is a run on a lane of its own, and what it says goes into
                     the conversation when that next goes on
       --channels    these alone: a text file put into channels/drop/in is a message, its answer
-                    a file in channels/drop/out
+                    a file in channels/drop/out. Where agent.lua has channels, those instead
       --http PORT   a channel for programs of this machine as well, on 127.0.0.1; the token that
                     they show is in $REVE_HTTP_TOKEN (16 characters or more)
   -s, --session S   that session (a path, a file name or an id) instead of the newest
