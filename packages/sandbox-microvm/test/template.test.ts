@@ -97,7 +97,8 @@ function reseal(cache: string, change: (description: Record<string, unknown>) =>
   writeFileSync(path, JSON.stringify(description))
 }
 
-describe.skipIf(why !== undefined)('a VM that goes on from a saved machine', () => {
+// An emulated machine now and then hangs in its boot (the second try in src/qemu/backend.ts); what is counted here are exact stages.
+describe.skipIf(why !== undefined)('a VM that goes on from a saved machine', { retry: 2 }, () => {
   test('is restored from the first start on, ten times in a row, with its disk as it was left and the right time', async () => {
     const cache = ownCache()
     const { vm, events } = made({ name: 'ten' }, { cacheDir: cache })
