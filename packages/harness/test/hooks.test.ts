@@ -500,7 +500,7 @@ describe('transformContext', () => {
     const drop: Hooks = {
       transformContext: ({ messages }) => {
         seen.push(messages.map(said))
-        return { messages: [{ role: 'user', content: [{ type: 'text', text: 'short' }] }, ...messages.slice(1)] }
+        return { messages: [{ role: 'user', content: [{ type: 'text', text: 'cut short' }] }, ...messages.slice(1)] }
       },
     }
     const add: Hooks = {
@@ -513,11 +513,11 @@ describe('transformContext', () => {
     expect(await harness.prompt('a long story')).toMatchObject({ outcome: 'completed', text: 'ok' })
     expect(seen).toEqual([['a long story'], ['a long story', '', 'echo: a']])
     expect(requests.map(({ messages }) => messages.map(said))).toEqual([
-      ['short', 'of 1'],
-      ['short', '', 'echo: a', 'of 3'],
+      ['cut short', 'of 1'],
+      ['cut short', '', 'echo: a', 'of 3'],
     ])
     expect(harness.messages().map(said)).toEqual(['a long story', '', 'echo: a', 'ok'])
-    expect(await readFile(log.file, 'utf8')).not.toContain('short')
+    expect(await readFile(log.file, 'utf8')).not.toContain('cut short')
     expect(failuresIn(events).map(({ hook }) => hook)).toEqual(['transformContext', 'transformContext'])
   })
 

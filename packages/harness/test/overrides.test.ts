@@ -31,8 +31,8 @@ async function world(turns: readonly ScriptedTurn[], options: Partial<Omit<Harne
 
 describe('one run may have', () => {
   test('another model: its answers bear its name, and reasoning stays with the model that wrote it', async () => {
-    const { harness, requests } = await world([{ reasoning: 'hm', text: 'one' }, { text: 'x' }, { text: 'three' }])
-    const other = listening([{ text: 'y' }, { reasoning: 'ah', text: 'two' }], 'scripted/other')
+    const { harness, requests } = await world([{ reasoning: 'MULLED OVER', text: 'one' }, { text: 'x' }, { text: 'three' }])
+    const other = listening([{ text: 'y' }, { reasoning: 'SEEN THROUGH', text: 'two' }], 'scripted/other')
     await harness.prompt('a')
     expect(await harness.prompt('b', { model: other.model })).toMatchObject({ text: 'two' })
     expect(await harness.prompt('c')).toMatchObject({ text: 'three' })
@@ -41,9 +41,9 @@ describe('one run may have', () => {
       'scripted/other',
       'scripted/script',
     ])
-    expect(JSON.stringify(other.requests)).not.toContain('hm')
-    expect(JSON.stringify(requests.at(-1))).toContain('hm')
-    expect(JSON.stringify(requests.at(-1))).not.toContain('ah')
+    expect(JSON.stringify(other.requests)).not.toContain('MULLED OVER')
+    expect(JSON.stringify(requests.at(-1))).toContain('MULLED OVER')
+    expect(JSON.stringify(requests.at(-1))).not.toContain('SEEN THROUGH')
     checkProjection(harness.messages(), 'scripted/script')
   })
 
