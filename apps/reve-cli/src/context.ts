@@ -1,5 +1,5 @@
 import { openAgent, type Agent } from '@reve/agent'
-import type { Output } from './output.ts'
+import { paint, type Output } from './output.ts'
 import { surroundings, vmHost } from './surroundings.ts'
 import { networkNotes, vmProgress } from './vm-progress.ts'
 
@@ -20,5 +20,6 @@ export function agentHere({ folder, env, output }: Context): Promise<Agent> {
     env: around.env,
     vm: vmHost(around, vmProgress(output)),
     onEgress: networkNotes(output),
+    onNotice: (notice) => output.note(paint('yellow', '  ! '), notice),
   })
 }

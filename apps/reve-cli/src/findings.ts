@@ -137,6 +137,16 @@ export async function skills(agent: Agent): Promise<readonly Finding[]> {
   ]
 }
 
+/** The MCP servers of `agent.lua`, asked for their tools. */
+export async function mcpServers(agent: Agent, signal: AbortSignal): Promise<readonly Finding[]> {
+  const servers = await agent.askMcpServers({ signal })
+  return servers.map(({ name, url, state, tools, problems }) => {
+    const said = state === 'up' ? count(tools, 'tool') : 'no answer yet'
+    const text = `${name} (${url}): ${problems.length > 0 ? problems.join('; ') : said}`
+    return { subject: 'mcp', state: state === 'up' && problems.length === 0 ? 'ok' : 'note', text }
+  })
+}
+
 /** The tasks of `HEARTBEAT.yml`, or what is wrong with it. */
 export async function heartbeats(root: string): Promise<readonly Finding[]> {
   try {

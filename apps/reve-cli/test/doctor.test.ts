@@ -31,6 +31,21 @@ const models = `providers:
 `
 
 describe('reve doctor', () => {
+  test('asks the MCP servers of agent.lua, and says why one does not answer', async () => {
+    const folder = await folderWith({
+      ...agentFiles('- text: x\n'),
+      'agent.lua': 'agent { model = "demo/scripted", mcp = { gone = { url = "http://127.0.0.1:9/mcp" } } }',
+    })
+    expect((await doctor(folder)).of('mcp')).toMatchObject([
+      {
+        state: 'note',
+        text: expect.stringMatching(/^gone \(http:.*\): it has a port that belongs to another protocol/),
+      },
+    ])
+    const info = await reve(['info'], folder)
+    expect(info.stdout).toMatch(/^mcp +gone$/m)
+  })
+
   test('says what a machine has and lacks, and exits with 4 where nothing boots', async () => {
     const { code, of, stderr } = await doctor(await folderWith({}))
     expect(code).toBe(4)

@@ -9,7 +9,7 @@ import {
   unfinishedSecret,
   writeFileAtomic,
 } from '@reve/base'
-import { type Discovery, loadModels, type ModelCatalogue, proxiesOf } from '@reve/providers'
+import { type Discovery, fetchThrough, loadModels, type ModelCatalogue, proxiesOf } from '@reve/providers'
 import { createScriptedModel, type JsonObject, type Model, type Thinking } from '@reve/providers/model'
 import { createHarness, type HarnessOptions, type Redact, type Tool } from '@reve/harness'
 import {
@@ -25,7 +25,14 @@ import {
 } from '@reve/sandbox-microvm'
 import { restateName, type SessionLog } from '@reve/session-log'
 import { checkpointed } from './checkpointed.ts'
-import { type Checkpoints, checkpointAt, noteCheckpoint, type Restored, tryCheckpoints } from './checkpoints.ts'
+import {
+  type Checkpoints,
+  checkpointAt,
+  noteCheckpoint,
+  type Restored,
+  tryCheckpoints,
+  wasRestoring,
+} from './checkpoints.ts'
 import { loadDefinition, type Definition } from './definition.ts'
 import { guestTools } from './guest-tools.ts'
 import { liveDefinition } from './live-definition.ts'
@@ -38,10 +45,13 @@ import { sessionBeats } from './heartbeats/beat.ts'
 import { type HeartbeatOptions, type Heartbeats, startHeartbeats } from './heartbeats/runner.ts'
 import { luaHostCalls, luaTool } from './lua-tools.ts'
 import { refusing } from './refusal.ts'
+import { createMcpTools, type McpStatus } from './mcp-tools.ts'
+import { mcpNames, mcpSecrets } from './mcp/setting.ts'
 import { createNetworkNotes } from './network-notes.ts'
 import { continuedSession, newSession, newestSession, type OpenSession } from './sessions.ts'
 import { findSkills, type Skills } from './skills.ts'
-import { systemPrompt } from './system-prompt.ts'
+import { spill } from './spill.ts'
+import { type PromptParts, systemPrompt } from './system-prompt.ts'
 import { vmName } from './vm-name.ts'
 
 /** What the surroundings give to an agent; the library reads none of it by itself. */
@@ -52,6 +62,8 @@ export type AgentHost = {
   readonly vm: MicroVmHost
   /** What happens at the edge of the VM's network, at a bounded rate. */
   readonly onEgress?: (event: EgressEvent) => void
+  /** What a person should know and no run fails by, a sentence each: an MCP server that is down, a rewind that was undone. */
+  readonly onNotice?: (notice: string) => void
   /** Milliseconds since the epoch (default: the system's clock). */
   readonly now?: () => number
 }
@@ -66,6 +78,8 @@ export type AgentInfo = {
   readonly tools: readonly { readonly name: string; readonly description: string }[]
   /** Names of the channels that `agent.lua` turns on. */
   readonly channels: readonly string[]
+  /** Names of the MCP servers that `agent.lua` names. */
+  readonly mcp: readonly string[]
 }
 
 /** An opened session: the harness, and where it is stored. Close it to release the session's lock. */
@@ -100,6 +114,14 @@ export interface Agent extends AsyncDisposable {
    * @throws AgentError `not_an_agent`, `io`.
    */
   refresh(): Promise<readonly string[]>
+  /** How it stands with the MCP servers since the last run; each run asks them by itself. */
+  mcpServers(): readonly McpStatus[]
+  /**
+   * Asks the MCP servers for their tools now.
+   *
+   * @returns how it stands with them then.
+   */
+  askMcpServers(options?: { readonly signal?: AbortSignal }): Promise<readonly McpStatus[]>
   /** The skills below `workspace/skills`, as they are now; a run reads them by itself. */
   skills(): Promise<Skills>
   /** Runs the tasks of `workspace/HEARTBEAT.yml` on a session that was recovered, until they are closed (before the session). */
@@ -191,6 +213,17 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
     },
   })
   const effects = serviceEffects(host.now)
+  const proxies = proxiesOf(host.env)
+  const mcp = createMcpTools({
+    setting: () => live.current().mcp,
+    env: host.env,
+    after: effects.after,
+    shorten: (text, signal) => spill(vm, text, signal),
+    fetchFor: (url) => fetchThrough(url, { proxies }),
+  })
+  const askMcpServers = async (signal?: AbortSignal): Promise<void> => {
+    for (const notice of await mcp.refresh(signal === undefined ? {} : { signal })) host.onNotice?.(notice)
+  }
   const sessionsDir = join(stateDir, 'sessions')
   let opened: Promise<Checkpoints | { readonly reason: string }> | undefined
   const checkpoints = async (): Promise<Checkpoints | { readonly reason: string }> => {
@@ -199,6 +232,14 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
     // Who has them now may be gone the next time.
     if ('reason' in found) opened = undefined
     return found
+  }
+
+  /** Files that are half of one state and half of another are nothing to begin with. */
+  const undoCutRestore = async (): Promise<void> => {
+    if (opened !== undefined || !(await wasRestoring(join(stateDir, 'checkpoints')))) return
+    const found = await checkpoints()
+    if ('reason' in found) host.onNotice?.(`a rewind of workspace/ was cut off, and is not undone yet: ${found.reason}`)
+    else host.onNotice?.('a rewind of workspace/ was cut off; the files are again what they were before it')
   }
 
   const tools = (): readonly Tool[] => {
@@ -220,23 +261,32 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
     const { env, read } = remembering(host.env)
     const model = options.model === null ? noModel : await modelOf(env, options.model)
     const log = await logOf(options.session)
+    await undoCutRestore()
     const thinking = options.thinking ?? live.current().thinking
     let refusal: ReveError | undefined
     const session = sessionOf(log, model, () => refusal, checkpoints, {
       log,
       model,
-      tools: () =>
-        tools().map((tool) =>
+      tools: () => {
+        const own = tools()
+        const guarded = own.map((tool) =>
           refusing(checkpointed(tool, log, checkpoints), async (error) => {
             refusal = error
             await session.harness.abort()
           }),
-        ),
-      system: () => prompt(live.current(), spec.workdir),
+        )
+        // Those of servers need no VM, and change no file of the workspace.
+        return [...guarded, ...mcp.tools(new Set(own.map(({ name }) => name)))]
+      },
+      system: async () => {
+        await askMcpServers()
+        return prompt(live.current(), spec.workdir, mcp.instructions())
+      },
       redact: redactor([
         ...read(),
         ...policy.secrets.map(({ source }) => host.env(source) ?? ''),
         ...channelSecrets(live.current().channels, host.env),
+        ...mcpSecrets(live.current().mcp, host.env),
       ]),
       ...(definition.budget === undefined ? {} : { budget: definition.budget }),
       ...(thinking === undefined ? {} : { thinking }),
@@ -248,6 +298,7 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
   const close = async (): Promise<void> => {
     try {
       await live.close()
+      await mcp.close()
       const checkpointing = await opened
       if (checkpointing !== undefined && !('reason' in checkpointing)) await checkpointing[Symbol.asyncDispose]()
     } finally {
@@ -258,9 +309,9 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
 
   return {
     get info() {
-      const { model, thinking, lua } = live.current()
+      const { model, thinking, lua, channels, mcp: servers } = live.current()
       const tools = lua.program.tools.map(({ name, description }) => ({ name, description }))
-      return { root, model, thinking, policy, tools, channels: channelNames(live.current().channels) }
+      return { root, model, thinking, policy, tools, channels: channelNames(channels), mcp: mcpNames(servers) }
     },
     refresh: async () => {
       const before = JSON.stringify(live.current().policy)
@@ -291,6 +342,11 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
         ...{ now: effects.now, after: effects.after, newId: () => effects.newId('m_') },
         ...options,
       }),
+    mcpServers: () => mcp.status(),
+    askMcpServers: async ({ signal } = {}) => {
+      await askMcpServers(signal)
+      return mcp.status()
+    },
     skills: async () => findSkills(await openConfined(workspace)),
     vm,
     checkModel: async () => {
@@ -422,7 +478,7 @@ const redactor = (values: readonly string[]): Redact =>
     unfinished: (text: string) => unfinishedSecret(text, values),
   })
 
-async function prompt(definition: Definition, workdir: string): Promise<string> {
+async function prompt(definition: Definition, workdir: string, servers: PromptParts['servers']): Promise<string> {
   const workspace = await openConfined(join(definition.root, 'workspace'))
   const note = async (name: string): Promise<string> => {
     try {
@@ -437,6 +493,7 @@ async function prompt(definition: Definition, workdir: string): Promise<string> 
     instructions: definition.instructions,
     skills: (await findSkills(workspace)).skills,
     channels: channelNames(definition.channels),
+    ...(servers && { servers }),
     agents: await note('AGENTS.md'),
     soul: await note('SOUL.md'),
     knowledge: await note('KNOWLEDGE.md'),

@@ -8,10 +8,11 @@ import * as v from 'valibot'
 import { agentRoot } from './agent-root.ts'
 import { channelKeys, ChannelsTable } from './channels/configure.ts'
 import { AgentError } from './errors.ts'
+import { mcpKeysAt, type McpSetting, McpTable } from './mcp/setting.ts'
 
 /** Keys of each table, by its path. */
 const known: Readonly<Record<string, readonly string[]>> = {
-  '': ['model', 'thinking', 'name', 'budget', 'channels'],
+  '': ['model', 'thinking', 'name', 'budget', 'channels', 'mcp'],
   ...Object.fromEntries(
     Object.entries(channelKeys).map(([path, keys]) => [path === '' ? 'channels' : `channels/${path}`, keys]),
   ),
@@ -47,6 +48,8 @@ const AgentTable = v.strictObject({
   budget: v.optional(v.strictObject({ run: spendable, day: spendable }, 'must be a table with `run`, `day` or both')),
   /** The channels that others may use; none by default. */
   channels: v.optional(ChannelsTable),
+  /** MCP servers whose tools the agent has; none by default. */
+  mcp: v.optional(McpTable),
 })
 
 /** What an agent's own files say, checked; nothing of it has run yet but Lua's top level. */
@@ -58,6 +61,7 @@ export type Definition = {
   readonly thinking: 'off' | 'minimal' | 'low' | 'medium' | 'high' | number | undefined
   readonly budget: Budget | undefined
   readonly channels: v.InferOutput<typeof ChannelsTable> | undefined
+  readonly mcp: McpSetting
   readonly policy: SandboxPolicy
   readonly instructions: string
   readonly lua: LuaRuntime
@@ -90,6 +94,7 @@ export async function loadDefinition(folder: string): Promise<Definition> {
       thinking: table.thinking,
       budget: budgetOf(table.budget),
       channels: table.channels,
+      mcp: table.mcp,
       policy,
       instructions: (await text(join(root, 'instructions.md'))) ?? '',
       lua,
@@ -137,7 +142,7 @@ function agentTable(lua: LuaRuntime, problems: string[]): v.InferOutput<typeof A
     const [parent, key] = path.includes('/')
       ? [path.slice(0, path.lastIndexOf('/')), path.slice(path.lastIndexOf('/') + 1)]
       : ['', path]
-    const keys = known[parent]
+    const keys = known[parent] ?? mcpKeysAt(parent)
     const isUnknown = key !== '' && keys !== undefined && !keys.includes(key)
     problems.push(located(declared, path, isUnknown ? `unknown key${didYouMean(key, keys)}` : message))
   }

@@ -1,11 +1,13 @@
+import { execFileSync } from 'node:child_process'
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { mkdtemp } from 'node:fs/promises'
 import { homedir, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { probeBackends } from '@reve/sandbox-microvm'
 import { describe, expect, test } from 'vitest'
-import { openCheckpoints, tryCheckpoints } from '../src/checkpoints.ts'
+import { type Checkpoints, openCheckpoints, tryCheckpoints, wasRestoring } from '../src/checkpoints.ts'
 import { openAgent } from '../src/index.ts'
+import { killedLife } from './lives.ts'
 
 const host = {
   cacheDir: join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'reve'),
@@ -23,8 +25,30 @@ async function folderWith(files: Readonly<Record<string, string>>): Promise<stri
   return root
 }
 
+async function captured(checkpoints: Checkpoints): Promise<string> {
+  const taken = await checkpoints.capture()
+  if (taken.type !== 'captured') throw new Error(taken.reason)
+  return taken.tree
+}
+
+/** Whether a file can be made one that nobody changes, root neither. */
+const hasImmutable = await (async () => {
+  const file = join(await mkdtemp(join(tmpdir(), 'immutable-')), 'f')
+  writeFileSync(file, '')
+  try {
+    execFileSync('chattr', ['+i', file], { stdio: 'ignore' })
+    execFileSync('chattr', ['-i', file], { stdio: 'ignore' })
+    return true
+  } catch (error) {
+    process.stderr.write(
+      `chattr +i does not work here: a restore that the disk refuses is not tested (${String(error)})\n`,
+    )
+    return false
+  }
+})()
+
 describe('checkpoints of a folder', () => {
-  test('bring the files back, with what they replaced kept; a restore that was cut off is finished at the next opening', async () => {
+  test('bring the files back, with what they replaced kept', async () => {
     const root = await folderWith({ 'workspace/a': 'one', 'workspace/d/b': 'one' })
     const [store, workspace] = [join(root, 'checkpoints'), join(root, 'workspace')]
     let one = ''
@@ -43,13 +67,91 @@ describe('checkpoints of a folder', () => {
         reason: expect.stringContaining('open in process'),
       })
     }
-    writeFileSync(join(store, 'restoring.json'), JSON.stringify({ version: 1, to: one }))
-    await using again = await openCheckpoints(store, workspace)
-    expect(readFileSync(join(workspace, 'a'), 'utf8')).toBe('one')
-    expect([existsSync(join(store, 'restoring.json')), await again.capture()]).toEqual([
+  })
+
+  test('a restore that a kill cut off is undone at the next opening, whenever it came', async () => {
+    const names = Array.from({ length: 1500 }, (_, index) => `workspace/d${index % 40}/f${index}`)
+    const root = await folderWith(Object.fromEntries(names.map((name) => [name, 'one'])))
+    const [store, workspace] = [join(root, 'checkpoints'), join(root, 'workspace')]
+    let one = ''
+    let two = ''
+    {
+      await using checkpoints = await openCheckpoints(store, workspace)
+      one = await captured(checkpoints)
+      for (const name of names) writeFileSync(join(root, name), 'two')
+      writeFileSync(join(workspace, 'new'), 'two')
+      two = await captured(checkpoints)
+    }
+    let cuts = 0
+    for (const moreMs of [20, 60, 100, 140, 180, 220, 260, 300]) {
+      await killedLife('./restoring-life.ts', [store, workspace, one], { lines: 1, moreMs })
+      const isCut = await wasRestoring(store)
+      if (isCut) cuts += 1
+      await using checkpoints = await openCheckpoints(store, workspace)
+      const now = await captured(checkpoints)
+      expect(isCut ? [two] : [one, two]).toContain(now)
+      expect(await wasRestoring(store)).toBe(false)
+      if (now === one) await checkpoints.restore(two)
+    }
+    expect(cuts).toBeGreaterThan(0)
+  })
+
+  test.skipIf(!hasImmutable)('a restore that the disk refuses half-way is undone at once', async () => {
+    const root = await folderWith({ 'workspace/a': 'one', 'workspace/m/stuck': 'one', 'workspace/z': 'one' })
+    const workspace = join(root, 'workspace')
+    await using checkpoints = await openCheckpoints(join(root, 'checkpoints'), workspace)
+    const one = await captured(checkpoints)
+    for (const name of ['a', 'm/stuck', 'z']) writeFileSync(join(workspace, name), 'two')
+    const two = await captured(checkpoints)
+    const stuck = join(workspace, 'm/stuck')
+    execFileSync('chattr', ['+i', stuck])
+    try {
+      await expect(checkpoints.restore(one)).rejects.toMatchObject({ code: 'no_checkpoint' })
+      expect(await captured(checkpoints)).toBe(two)
+      expect(await wasRestoring(join(root, 'checkpoints'))).toBe(false)
+    } finally {
+      execFileSync('chattr', ['-i', stuck])
+    }
+    await checkpoints.restore(one)
+    expect(readFileSync(stuck, 'utf8')).toBe('one')
+  })
+
+  test('a capture that takes too long is not tried again at once', async () => {
+    const root = await folderWith({ 'workspace/a': 'one' })
+    let now = 0
+    await using checkpoints = await openCheckpoints(join(root, 'checkpoints'), join(root, 'workspace'), {
+      now: () => now,
+      deadline: () => AbortSignal.abort(),
+    })
+    const reason = async (): Promise<string> => {
+      const taken = await checkpoints.capture()
+      return taken.type === 'skipped' ? taken.reason : 'captured'
+    }
+    expect(await reason()).toBe('it takes more than 20 s; the next one is in 5 minutes at the earliest')
+    expect(await reason()).toBe('it takes more than 20 s')
+    now = 300_001
+    expect(await reason()).toContain('5 minutes')
+  })
+
+  test('what is ignored now and was not then stays in the checkpoints of the next process', async () => {
+    const root = await folderWith({ 'workspace/a.log': 'one' })
+    const [store, workspace] = [join(root, 'checkpoints'), join(root, 'workspace')]
+    let one = ''
+    {
+      await using checkpoints = await openCheckpoints(store, workspace)
+      one = await captured(checkpoints)
+      writeFileSync(join(workspace, '.gitignore'), '*.log\n')
+    }
+    await using checkpoints = await openCheckpoints(store, workspace)
+    writeFileSync(join(workspace, 'a.log'), 'two')
+    const two = await captured(checkpoints)
+    await checkpoints.restore(one)
+    expect([readFileSync(join(workspace, 'a.log'), 'utf8'), existsSync(join(workspace, '.gitignore'))]).toEqual([
+      'one',
       false,
-      { type: 'captured', tree: one },
     ])
+    await checkpoints.restore(two)
+    expect(readFileSync(join(workspace, 'a.log'), 'utf8')).toBe('two')
   })
 
   test('leave out what .gitignore names, repositories, dependencies; a folder that is gone is no crash', async () => {

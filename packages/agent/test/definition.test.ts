@@ -37,6 +37,24 @@ test('a folder that is no agent is refused, naming the two files and reve init',
   expect(error.message).toMatch(/^not an agent directory: .*agent\.lua.*instructions\.md.*reve init/)
 })
 
+test('what is wrong with an MCP server is told with its line, and never with a value', async () => {
+  const source = `agent {
+  mcp = {
+    kc = { url = "ftp://127.0.0.1/mcp",
+      headers = { Authorization = "Bearer LITERAL" },
+      ulr = "x" },
+  },
+}`
+  const { code, message } = await refusal({ 'agent.lua': source })
+  expect(code).toBe('bad_config')
+  expect(message.split('\n')).toEqual([
+    expect.stringMatching(/^agent\.lua:3: mcp\/kc\/url: must be an http or https URL/),
+    expect.stringMatching(/^agent\.lua:4: mcp\/kc\/headers\/Authorization: must refer to a variable/),
+    'agent.lua:5: mcp/kc/ulr: unknown key (did you mean "url"?)',
+  ])
+  expect(message).not.toContain('LITERAL')
+})
+
 test('instructions.md alone is an agent, with every default', async () => {
   const { open } = await agentWith({ 'instructions.md': 'You help.' })
   await using agent = await open()

@@ -30,7 +30,7 @@ import { leafWaits, livePath, project } from './project.ts'
 import { allPending, cancelledRecord, LaneQueue, queuedRecord } from './queue.ts'
 import type { Delivery } from './records.ts'
 import { corruptSession, recoverLog, type RecoveryReport } from './recover.ts'
-import { type Parent, Run, type RunResult, type Start } from './run.ts'
+import { type Parent, type Preparation, Run, type RunResult, type Start } from './run.ts'
 import type { SubagentOptions, ToolContext } from './tool.ts'
 import type { ServedCall } from './tools.ts'
 import { readUserMessage } from './user-message.ts'
@@ -194,11 +194,13 @@ export class LaneHarness implements Harness {
     const model = options.model ?? this.#model()
     // A conversation that cannot be read is found before anything is written.
     project(this.#pathFrom(name, start.from), { model: model.id })
+    // What is wrong with tools that are given as they are is found before anything is written, too.
+    const given = options.tools ?? (typeof this.#options.tools === 'function' ? undefined : this.#options.tools)
+    const tools = given === undefined ? undefined : toolboxOf(given)
     const run: Run = new Run({
       environment: this.#environment,
       lane: name,
       model,
-      tools: options.tools === undefined ? this.#toolbox() : toolboxOf(options.tools),
       maxTurns: options.maxTurns ?? this.#environment.limits.maxTurns,
       queue: lane.queue,
       ...(parent !== undefined && { parent }),
@@ -209,8 +211,11 @@ export class LaneHarness implements Harness {
         lane.lastRun = lastRunOf(run.operation.runId, parent)
       },
     })
-    const system = async (): Promise<string> => options.system ?? this.#system()
-    return this.#supervise(name, run.operation, 'running', signal, () => run.execute(start, system))
+    const prepare: Preparation = {
+      system: async () => options.system ?? this.#system(),
+      tools: () => tools ?? this.#toolbox(),
+    }
+    return this.#supervise(name, run.operation, 'running', signal, () => run.execute(start, prepare))
   }
 
   /** Lets an operation have its lane from this moment to its end, and keeps account of how it went. */

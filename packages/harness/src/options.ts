@@ -64,7 +64,7 @@ export type HarnessOptions = {
   readonly log: SessionLog
   /** A function is read at each run's start. */
   readonly model: Model | (() => Model)
-  /** A function is read at each run's start and at recovery. */
+  /** A function is read at each run's start, once there is a system prompt, and at recovery. */
   readonly tools: readonly Tool[] | (() => readonly Tool[])
   /** The system prompt; a function is read at each run's start. */
   readonly system: string | (() => string | Promise<string>)

@@ -1,4 +1,4 @@
-import { messageOf } from '@reve/base'
+import { codeOf, messageOf } from '@reve/base'
 import type { AssistantMessage, Model, Usage, UserMessage } from '@reve/providers/model'
 import type { Toolbox } from './calls.ts'
 import { compact, measure, type Surroundings } from './compaction.ts'
@@ -23,8 +23,8 @@ export type RunResult = {
   readonly outcome: Outcome
   /**
    * `completed`: absent, or `length` (the last answer was cut). `aborted`: `abort_requested`. `rejected`: `before_run`.
-   * `failed`: `max_turns`, `loop`, `budget`, `retries_exhausted`, `provider_error`, `context_overflow`, `system_prompt`
-   * (it could not be made).
+   * `failed`: `max_turns`, `loop`, `budget`, `retries_exhausted`, `provider_error`, `context_overflow`; `system_prompt`,
+   * `tools` (they could not be made).
    */
   readonly reason?: string
   /** Of the run's last answer; '' when there was none. */
@@ -39,6 +39,9 @@ export type RunResult = {
   /** Messages that were accepted and not delivered: they are the caller's again. Those that `abort()` gave back are among them. */
   readonly returned: readonly UserMessage[]
 }
+
+/** What a run asks for at its start, in this order: whoever makes the system prompt may find out what tools there are. */
+export type Preparation = { readonly system: () => Promise<string>; readonly tools: () => Toolbox }
 
 /** What a run begins with, and where: `from` is the entry that it goes on from, when that is not the lane's leaf. */
 export type Start = { readonly from?: string | null } & (
@@ -77,7 +80,7 @@ export class Run {
   readonly depth: number
   readonly #environment: Environment
   readonly #model: Model
-  readonly #tools: Toolbox
+  #tools: Toolbox = new Map()
   readonly #maxTurns: number
   readonly #queue: LaneQueue
   readonly #parent: Parent | undefined
@@ -97,7 +100,6 @@ export class Run {
     readonly environment: Environment
     readonly lane: string
     readonly model: Model
-    readonly tools: Toolbox
     readonly maxTurns: number
     readonly queue: LaneQueue
     readonly parent?: Parent
@@ -109,7 +111,6 @@ export class Run {
     this.depth = parts.parent?.depth ?? 1
     this.#environment = environment
     this.#model = parts.model
-    this.#tools = parts.tools
     this.#maxTurns = parts.maxTurns
     this.#queue = queue
     this.#parent = parts.parent
@@ -118,16 +119,22 @@ export class Run {
   }
 
   /** Runs to the end. Rejects only when the log fails or on a defect: the operation then stays open for recovery. */
-  async execute(start: Start, systemPrompt: () => Promise<string>): Promise<RunResult> {
+  async execute(start: Start, prepare: Preparation): Promise<RunResult> {
     await this.#begin(start)
     this.#thresholdFailed = start.type === 'continue' && start.withoutSummary
     const { cleaner, limits, effects } = this.#environment
     // Read once: the requests of a run have one prefix.
-    const made = await withGrace(tried(systemPrompt), this.operation.signal, limits.abortGraceMs, effects.sleep)
+    const made = await withGrace(tried(prepare.system), this.operation.signal, limits.abortGraceMs, effects.sleep)
     if (made.type === 'left') return this.#finish(aborted)
     if (made.value.type === 'threw') {
       const message = cleaner.text(messageOf(made.value.error))
       return this.#finish({ outcome: 'failed', reason: 'system_prompt', error: { code: 'system_prompt', message } })
+    }
+    try {
+      this.#tools = prepare.tools()
+    } catch (error) {
+      const failure = { code: codeOf(error) ?? 'tools', message: cleaner.text(messageOf(error)) }
+      return this.#finish({ outcome: 'failed', reason: 'tools', error: failure })
     }
     const begun = await this.#beforeRun(start, made.value.output)
     if (typeof begun !== 'string') return this.#finish(begun)

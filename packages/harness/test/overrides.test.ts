@@ -31,7 +31,11 @@ async function world(turns: readonly ScriptedTurn[], options: Partial<Omit<Harne
 
 describe('one run may have', () => {
   test('another model: its answers bear its name, and reasoning stays with the model that wrote it', async () => {
-    const { harness, requests } = await world([{ reasoning: 'MULLED OVER', text: 'one' }, { text: 'x' }, { text: 'three' }])
+    const { harness, requests } = await world([
+      { reasoning: 'MULLED OVER', text: 'one' },
+      { text: 'x' },
+      { text: 'three' },
+    ])
     const other = listening([{ text: 'y' }, { reasoning: 'SEEN THROUGH', text: 'two' }], 'scripted/other')
     await harness.prompt('a')
     expect(await harness.prompt('b', { model: other.model })).toMatchObject({ text: 'two' })

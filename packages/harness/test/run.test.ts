@@ -330,6 +330,32 @@ describe('ends', () => {
     expect(harness.status()).toMatchObject({ state: 'idle' })
   })
 
+  test('tools that cannot be had fail the run, and close it', async () => {
+    const log = await newLog()
+    const { harness } = rig(log, { tools: () => [echoTool(), echoTool()] })
+    expect(await harness.prompt('Go')).toMatchObject({
+      outcome: 'failed',
+      reason: 'tools',
+      error: { code: 'invalid_tools', message: expect.stringContaining('"echo"') },
+    })
+    expect(harness.status()).toMatchObject({ state: 'idle' })
+  })
+
+  test('tools are read once there is a system prompt: making it may find out what there is', async () => {
+    const log = await newLog()
+    let found: readonly Tool[] = []
+    const { harness } = rig(log, {
+      turns: [{ calls: [{ name: 'echo', arguments: { say: 'hi' } }] }, { text: 'Done.' }],
+      system: async () => {
+        found = [echoTool()]
+        return 'S'
+      },
+      tools: () => found,
+    })
+    expect(await harness.prompt('Go')).toMatchObject({ outcome: 'completed', text: 'Done.' })
+    expect(harness.messages().map(said)).toContain('echo: hi')
+  })
+
   test('two tools of one name: nothing is written', async () => {
     const log = await newLog()
     const { harness } = rig(log, { tools: [echoTool(), echoTool()] })

@@ -43,7 +43,7 @@ function lineOf({ subject, state, text }: Finding): string {
 
 type Looked = { readonly findings: readonly Finding[]; readonly code: number }
 
-async function agentFindings({ folder, env }: Context, around: Surroundings): Promise<Looked> {
+async function agentFindings({ folder, env, signal }: Context, around: Surroundings): Promise<Looked> {
   try {
     await using agent = await openAgent(folder, { env: around.env, vm: vmHost(around) })
     const { root, model, policy } = agent.info
@@ -57,6 +57,7 @@ async function agentFindings({ folder, env }: Context, around: Surroundings): Pr
       await look.image(policy, around.cacheDir),
       await look.disk('the agent', root),
       ...(await look.skills(agent)),
+      ...(await look.mcpServers(agent, signal)),
       ...(await look.heartbeats(root)),
       ...(await look.sessions(root)),
     ]

@@ -4,7 +4,7 @@ import { exitCode } from '../exit-codes.ts'
 /** `reve info` */
 export async function info(context: Context, options: { readonly json: boolean }): Promise<number> {
   await using agent = await agentHere(context)
-  const { root, model, thinking, policy, tools } = agent.info
+  const { root, model, thinking, policy, tools, mcp } = agent.info
   if (options.json) {
     const { secrets, ...rest } = policy
     context.output.result(
@@ -14,6 +14,7 @@ export async function info(context: Context, options: { readonly json: boolean }
         thinking,
         sandbox: { ...rest, secrets: secrets.map(({ env, hosts }) => ({ env, hosts })) },
         tools,
+        mcp,
       }),
     )
     return exitCode.done
@@ -25,6 +26,7 @@ export async function info(context: Context, options: { readonly json: boolean }
     ['sandbox', `${policy.image} (${policy.cpus} cpu, ${policy.memory}MB)`],
     ['egress', policy.allow.join(', ') || '(none)'],
     ['tools', tools.map(({ name }) => name).join(', ') || '(none)'],
+    ...(mcp.length === 0 ? [] : [['mcp', mcp.join(', ')] as const]),
   ]
   context.output.result(rows.map(([label, value]) => `${label.padEnd(10)}${value}`).join('\n'))
   return exitCode.done
