@@ -1,10 +1,14 @@
-import { agentHere, type Context } from '../context.ts'
+import { loadDefinition } from '@reve/agent/folder'
+import type { Context } from '../context.ts'
 import { exitCode } from '../exit-codes.ts'
 
 /** `reve info` */
 export async function info(context: Context, options: { readonly json: boolean }): Promise<number> {
-  await using agent = await agentHere(context)
-  const { root, model, thinking, policy, tools, mcp } = agent.info
+  // What the files say, without what a run needs.
+  const { root, model, thinking, policy, mcp: servers, lua } = await loadDefinition(context.folder)
+  await using _closed = lua
+  const tools = lua.program.tools.map(({ name, description }) => ({ name, description }))
+  const mcp = Object.keys(servers ?? {}).toSorted()
   if (options.json) {
     const { secrets, ...rest } = policy
     context.output.result(
