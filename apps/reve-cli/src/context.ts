@@ -21,5 +21,6 @@ export function agentHere({ folder, env, output }: Context): Promise<Agent> {
     vm: vmHost(around, vmProgress(output)),
     onEgress: networkNotes(output),
     onNotice: (notice) => output.note(paint('yellow', '  ! '), notice),
+    onLog: (source, text) => output.note(paint('dim', `  · ${source}: `), text),
   })
 }

@@ -39,6 +39,7 @@ const byErrorCode = {
   bad_config: exitCode.configuration,
   no_model: exitCode.configuration,
   unknown_tool: exitCode.usage,
+  unknown_command: exitCode.usage,
   lua_aborted: exitCode.interrupted,
   no_session: exitCode.failed,
   no_checkpoint: exitCode.failed,

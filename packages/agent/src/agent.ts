@@ -12,6 +12,7 @@ import {
 import { type Discovery, fetchThrough, loadModels, type ModelCatalogue, proxiesOf } from '@reve/providers'
 import { createScriptedModel, type JsonObject, type Model, type Thinking } from '@reve/providers/model'
 import { createHarness, type HarnessOptions, type Redact, type Tool } from '@reve/harness'
+import type { LuaRuntime } from '@reve/lua-runtime'
 import {
   createMicroVm,
   type EgressEvent,
@@ -43,7 +44,11 @@ import { serviceEffects } from './effects.ts'
 import { AgentError } from './errors.ts'
 import { sessionBeats } from './heartbeats/beat.ts'
 import { type HeartbeatOptions, type Heartbeats, startHeartbeats } from './heartbeats/runner.ts'
-import { luaHostCalls, luaTool } from './lua-tools.ts'
+import { luaChannels } from './lua-channels.ts'
+import { type AgentCommand, agentCommands, type CommandResult, runCommand } from './lua-commands.ts'
+import { luaHooks } from './lua-hooks.ts'
+import { luaHost } from './lua-host.ts'
+import { luaTool } from './lua-tools.ts'
 import { refusing } from './refusal.ts'
 import { createMcpTools, type McpStatus } from './mcp-tools.ts'
 import { mcpNames, mcpSecrets } from './mcp/setting.ts'
@@ -64,6 +69,8 @@ export type AgentHost = {
   readonly onEgress?: (event: EgressEvent) => void
   /** What a person should know and no run fails by, a sentence each: an MCP server that is down, a rewind that was undone. */
   readonly onNotice?: (notice: string) => void
+  /** `ctx.log` and `print` of a script; `source` is what it is: a tool, `/command`, `channel <name>`, a hook's `file:line`. */
+  readonly onLog?: (source: string, text: string) => void
   /** Milliseconds since the epoch (default: the system's clock). */
   readonly now?: () => number
 }
@@ -76,7 +83,7 @@ export type AgentInfo = {
   readonly policy: SandboxPolicy
   /** Lua tools, by name. */
   readonly tools: readonly { readonly name: string; readonly description: string }[]
-  /** Names of the channels that `agent.lua` turns on. */
+  /** Names of the channels that `agent.lua` turns on, and of those of `channels/*.lua`. */
   readonly channels: readonly string[]
   /** Names of the MCP servers that `agent.lua` names. */
   readonly mcp: readonly string[]
@@ -165,8 +172,24 @@ export interface Agent extends AsyncDisposable {
    * @throws as `checkModel`.
    */
   discoverModels(options?: { readonly signal?: AbortSignal }): Promise<Discovery>
+  /** What people can type, `/name args`, by the agent's own Lua. */
+  commands(): readonly AgentCommand[]
+  /**
+   * Runs a command with the text after its name.
+   *
+   * @throws AgentError `unknown_command`; LuaError of `@reve/lua-runtime` with the place of what went wrong.
+   */
+  runCommand(
+    name: string,
+    args: string,
+    options?: { readonly signal?: AbortSignal; readonly onProgress?: (text: string) => void },
+  ): Promise<CommandResult>
   /** Runs one Lua tool as the model would; the name and arguments are checked before a VM boots. */
-  runTool(name: string, args: JsonObject, options?: { readonly signal?: AbortSignal }): Promise<string>
+  runTool(
+    name: string,
+    args: JsonObject,
+    options?: { readonly signal?: AbortSignal; readonly onProgress?: (text: string) => void },
+  ): Promise<string>
   close(): Promise<void>
 }
 
@@ -234,6 +257,15 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
     return found
   }
 
+  const logOf = (source: string) => (text: string) => host.onLog?.(source, text)
+  /** What a script reaches, and where its words go. */
+  const scriptHost = (source: string, progress?: (text: string) => void) =>
+    luaHost(vm, spec.workdir, { log: logOf(source), ...(progress && { progress }) })
+  const channelsNow = (): readonly string[] => {
+    const { channels, lua } = live.current()
+    return [...channelNames(channels), ...lua.program.channels.map(({ name }) => name)]
+  }
+
   /** Files that are half of one state and half of another are nothing to begin with. */
   const undoCutRestore = async (): Promise<void> => {
     if (opened !== undefined || !(await wasRestoring(join(stateDir, 'checkpoints')))) return
@@ -244,7 +276,9 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
 
   const tools = (): readonly Tool[] => {
     const builtins = guestTools(vm, { network: notes })
-    const declared = live.current().lua.program.tools.map((tool) => luaTool(live, tool, vm, spec.workdir, notes))
+    const declared = live
+      .current()
+      .lua.program.tools.map((tool) => luaTool(live, tool, vm, spec.workdir, notes, logOf(tool.name)))
     const replaced = new Set(declared.map(({ name }) => name))
     return [...builtins.filter(({ name }) => !replaced.has(name)), ...declared]
   }
@@ -252,7 +286,7 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
   const modelOf = async (env: AgentHost['env'], reference = live.current().model): Promise<Model> =>
     resolveModel(await models(root, env, host.env), reference)
 
-  const logOf = (session: Parameters<Agent['openSession']>[0]['session']): Promise<SessionLog> => {
+  const sessionLog = (session: Parameters<Agent['openSession']>[0]['session']): Promise<SessionLog> => {
     if (typeof session === 'object') return continuedSession(session.file, host.now)
     return session === 'new' ? newSession(sessionsDir, host.now) : newestSession(sessionsDir, host.now)
   }
@@ -260,7 +294,7 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
   const openSession: Agent['openSession'] = async (options) => {
     const { env, read } = remembering(host.env)
     const model = options.model === null ? noModel : await modelOf(env, options.model)
-    const log = await logOf(options.session)
+    const log = await sessionLog(options.session)
     await undoCutRestore()
     const thinking = options.thinking ?? live.current().thinking
     let refusal: ReveError | undefined
@@ -280,8 +314,9 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
       },
       system: async () => {
         await askMcpServers()
-        return prompt(live.current(), spec.workdir, mcp.instructions())
+        return prompt(live.current(), spec.workdir, { servers: mcp.instructions(), channels: channelsNow() })
       },
+      hooks: () => luaHooks(live, scriptHost),
       redact: redactor([
         ...read(),
         ...policy.secrets.map(({ source }) => host.env(source) ?? ''),
@@ -309,9 +344,9 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
 
   return {
     get info() {
-      const { model, thinking, lua, channels, mcp: servers } = live.current()
+      const { model, thinking, lua, mcp: servers } = live.current()
       const tools = lua.program.tools.map(({ name, description }) => ({ name, description }))
-      return { root, model, thinking, policy, tools, channels: channelNames(channels), mcp: mcpNames(servers) }
+      return { root, model, thinking, policy, tools, channels: channelsNow(), mcp: mcpNames(servers) }
     },
     refresh: async () => {
       const before = JSON.stringify(live.current().policy)
@@ -329,19 +364,34 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
         ...{ now: effects.now, after: effects.after, newId: () => effects.newId('hb_') },
         ...options,
       }),
-    startChannels: (session, { onListening, ...options } = {}) =>
-      startChannels({
+    startChannels: (session, { onListening, ...options } = {}) => {
+      const own = ownLua(root)
+      const started = startChannels({
         file: join(stateDir, 'channels.db'),
-        channels: configuredChannels(live.current().channels, {
-          root,
-          env: host.env,
-          effects,
-          ...(onListening && { onListening }),
-        }),
+        channels: [
+          ...configuredChannels(live.current().channels, {
+            root,
+            env: host.env,
+            effects,
+            ...(onListening && { onListening }),
+          }),
+          ...luaChannels(
+            live.current().lua.program.channels,
+            own.lua,
+            (name) => scriptHost(`channel ${name}`),
+            effects,
+          ),
+        ],
         conversation: sessionConversation(session, effects),
         ...{ now: effects.now, after: effects.after, newId: () => effects.newId('m_') },
         ...options,
-      }),
+      })
+      const end = async (): Promise<void> => {
+        await started.close()
+        await own.close()
+      }
+      return { close: end, [Symbol.asyncDispose]: end }
+    },
     mcpServers: () => mcp.status(),
     askMcpServers: async ({ signal } = {}) => {
       await askMcpServers(signal)
@@ -365,17 +415,39 @@ async function agentOf(definition: Definition, host: AgentHost): Promise<Agent> 
       return catalogue.discover({ cache, ...(signal && { signal }) })
     },
     openSession,
-    runTool: async (name, args, { signal } = {}) => {
+    commands: () => agentCommands(live),
+    runCommand: async (name, args, { signal, onProgress } = {}) => {
+      await live.refresh()
+      return runCommand(live, name, args, scriptHost(`/${name}`, onProgress), signal ? { signal } : {})
+    },
+    runTool: async (name, args, { signal, onProgress } = {}) => {
       await live.refresh()
       const { program } = live.current().lua
       if (!program.tools.some((tool) => tool.name === name)) {
         const known = program.tools.map((tool) => tool.name).join(', ') || 'none'
         throw new AgentError('unknown_tool', `this agent has no Lua tool "${name}" (it has: ${known})`)
       }
-      return live.withLua((lua) => lua.call(name, args, luaHostCalls(vm, spec.workdir), signal ? { signal } : {}))
+      return live.withLua((lua) => lua.call(name, args, scriptHost(name, onProgress), signal ? { signal } : {}))
     },
     close,
     [Symbol.asyncDispose]: close,
+  }
+}
+
+/** A Lua state of the agent's files that is loaded at its first use. */
+function ownLua(root: string): { readonly lua: () => Promise<LuaRuntime>; readonly close: () => Promise<void> } {
+  let loading: Promise<LuaRuntime> | undefined
+  return {
+    lua: () => {
+      loading ??= loadDefinition(root).then(({ lua }) => lua)
+      return loading
+    },
+    close: async () => {
+      await loading?.then(
+        (lua) => lua.close(),
+        () => undefined,
+      )
+    },
   }
 }
 
@@ -478,7 +550,11 @@ const redactor = (values: readonly string[]): Redact =>
     unfinished: (text: string) => unfinishedSecret(text, values),
   })
 
-async function prompt(definition: Definition, workdir: string, servers: PromptParts['servers']): Promise<string> {
+async function prompt(
+  definition: Definition,
+  workdir: string,
+  also: Required<Pick<PromptParts, 'servers' | 'channels'>>,
+): Promise<string> {
   const workspace = await openConfined(join(definition.root, 'workspace'))
   const note = async (name: string): Promise<string> => {
     try {
@@ -492,8 +568,7 @@ async function prompt(definition: Definition, workdir: string, servers: PromptPa
   return systemPrompt({
     instructions: definition.instructions,
     skills: (await findSkills(workspace)).skills,
-    channels: channelNames(definition.channels),
-    ...(servers && { servers }),
+    ...also,
     agents: await note('AGENTS.md'),
     soul: await note('SOUL.md'),
     knowledge: await note('KNOWLEDGE.md'),

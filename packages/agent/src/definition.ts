@@ -1,6 +1,7 @@
+import type { Dirent } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { describeIssues, didYouMean, messageOf } from '@reve/base'
+import { codeOf, describeIssues, didYouMean, messageOf } from '@reve/base'
 import type { Budget } from '@reve/harness'
 import { loadLua, LuaError, positionOf, type Declared, type LuaRuntime, type LuaSource } from '@reve/lua-runtime'
 import { checkPolicy, type SandboxPolicy } from '@reve/sandbox-microvm/policy'
@@ -9,6 +10,9 @@ import { agentRoot } from './agent-root.ts'
 import { channelKeys, ChannelsTable } from './channels/configure.ts'
 import { AgentError } from './errors.ts'
 import { mcpKeysAt, type McpSetting, McpTable } from './mcp/setting.ts'
+
+/** Where the modules of `require` lie. */
+export const LIBRARY = 'tools/lib'
 
 /** Keys of each table, by its path. */
 const known: Readonly<Record<string, readonly string[]>> = {
@@ -68,7 +72,8 @@ export type Definition = {
 }
 
 /**
- * Reads `agent.lua`, `sandbox.lua`, `tools/*.lua` (sorted, not recursive) and `instructions.md` of an agent directory.
+ * Reads `agent.lua`, `sandbox.lua`, `tools/*.lua` and `channels/*.lua` (sorted, not recursive), the modules below `tools/lib/` and
+ * `instructions.md` of an agent directory.
  *
  * @throws AgentError `not_an_agent` when the folder has neither `agent.lua` nor `instructions.md`; `bad_config` listing
  *   every problem as `file:line: message`.
@@ -80,12 +85,17 @@ export async function loadDefinition(folder: string): Promise<Definition> {
   const lua = await luaOf({
     ...(agent ? { agent } : {}),
     ...(sandbox ? { sandbox } : {}),
-    tools: await toolSources(root),
+    tools: await luaSources(root, 'tools'),
+    channels: await luaSources(root, 'channels'),
+    lib: await moduleSources(root),
   })
   try {
     const problems: string[] = []
     const table = agentTable(lua, problems)
     const policy = sandboxPolicy(lua, problems)
+    for (const { name, at } of lua.program.channels)
+      if (channelKeys['']?.includes(name) === true)
+        problems.push(`${at.file}:${at.line}: "${name}" is a channel that comes with reve; give the file another name`)
     if (policy === undefined || problems.length > 0) throw new AgentError('bad_config', problems.join('\n'))
     return {
       root,
@@ -159,17 +169,43 @@ function sandboxPolicy(lua: LuaRuntime, problems: string[]): SandboxPolicy | und
   return undefined
 }
 
-async function toolSources(root: string): Promise<readonly LuaSource[]> {
-  const names = await readdir(join(root, 'tools')).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return []
-    throw new AgentError('io', `${join(root, 'tools')} cannot be read: ${messageOf(error)}`, { cause: error })
-  })
+async function luaSources(root: string, folder: 'tools' | 'channels'): Promise<readonly LuaSource[]> {
+  const entries = await entriesOf(root, folder)
+  const names = entries.filter((entry) => entry.name.endsWith('.lua') && !entry.isDirectory()).map(({ name }) => name)
   const sources: LuaSource[] = []
-  for (const name of names.filter((candidate) => candidate.endsWith('.lua')).toSorted()) {
-    const loaded = await source(root, `tools/${name}`)
+  for (const name of names.toSorted()) {
+    const loaded = await source(root, `${folder}/${name}`)
     if (loaded) sources.push(loaded)
   }
   return sources
+}
+
+/** What `require` finds: every Lua file below `tools/lib`, of the agent's own. */
+async function moduleSources(root: string): Promise<readonly LuaSource[]> {
+  const modules: LuaSource[] = []
+  const walk = async (folder: string): Promise<void> => {
+    const entries = await entriesOf(root, folder)
+    for (const entry of entries.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+      const path = `${folder}/${entry.name}`
+      // A link could lead anywhere, and back.
+      if (entry.isSymbolicLink())
+        throw new AgentError('bad_config', `${path}: is a link; modules are files of the agent's own`)
+      if (entry.isDirectory()) await walk(path)
+      else if (entry.name.endsWith('.lua')) modules.push(...[await source(root, path)].filter((found) => !!found))
+    }
+  }
+  await walk(LIBRARY)
+  return modules
+}
+
+/** None for a folder that is not there. */
+async function entriesOf(root: string, folder: string): Promise<readonly Dirent[]> {
+  try {
+    return await readdir(join(root, folder), { withFileTypes: true })
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return []
+    throw new AgentError('io', `${join(root, folder)} cannot be read: ${messageOf(error)}`, { cause: error })
+  }
 }
 
 async function source(root: string, file: string): Promise<LuaSource | undefined> {

@@ -4,12 +4,14 @@ import { ReveError } from '@reve/base'
 export type AgentErrorCode =
   /** The folder has neither `agent.lua` nor `instructions.md`. */
   | 'not_an_agent'
-  /** `agent.lua`, `sandbox.lua` or a tool is wrong: the message lists every problem with its place. */
+  /** `agent.lua`, `sandbox.lua`, a tool, a channel or a module is wrong: the message lists every problem with its place. */
   | 'bad_config'
   /** No model is named, or the named one cannot be used. */
   | 'no_model'
   /** A tool of that name does not exist. */
   | 'unknown_tool'
+  /** A command of that name does not exist. */
+  | 'unknown_command'
   /** There is no session to continue. */
   | 'no_session'
   /** The files of a moment were not kept, or cannot be brought back. */

@@ -2,7 +2,7 @@ import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isReveError } from '@reve/base'
 import type { LuaRuntime } from '@reve/lua-runtime'
-import { loadDefinition, type Definition } from './definition.ts'
+import { LIBRARY, loadDefinition, type Definition } from './definition.ts'
 
 /** What a look at the agent's files came to. */
 export type Refreshed =
@@ -79,8 +79,8 @@ export async function liveDefinition(first: Definition): Promise<LiveDefinition>
 
 /** Says whether any of the files that make a definition is another one than before. */
 async function stampOf(root: string): Promise<string> {
-  const lua = async (folder: string): Promise<readonly string[]> =>
-    (await readdir(join(root, folder)).catch(() => []))
+  const lua = async (folder: string, recursive = false): Promise<readonly string[]> =>
+    (await readdir(join(root, folder), { recursive }).catch(() => []))
       .filter((name) => name.endsWith('.lua'))
       .map((name) => join(folder, name))
   const files = [
@@ -88,7 +88,7 @@ async function stampOf(root: string): Promise<string> {
     'sandbox.lua',
     'instructions.md',
     ...(await lua('tools')),
-    ...(await lua('tools/lib')),
+    ...(await lua(LIBRARY, true)),
     ...(await lua('channels')),
   ]
   const stamps = await Promise.all(

@@ -27,7 +27,7 @@ export type Environment = {
   readonly emitter: Emitter
   readonly thinking?: Thinking
   readonly writer: Writer
-  readonly hooks: readonly Hooks[]
+  readonly hooks: () => readonly Hooks[]
   readonly ledger: () => Ledger
 } & Pick<HarnessOptions, 'compaction' | 'queue' | 'budget'>
 

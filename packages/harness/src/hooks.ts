@@ -140,7 +140,7 @@ export async function callHooks<N extends HookName>(
 ): Promise<void> {
   const { environment, lane, runId, signal } = run
   let current = input
-  for (const hooks of environment.hooks) {
+  for (const hooks of environment.hooks()) {
     if (hooks[name] === undefined) continue
     const answer = await answerOf(run, hooks, name, current)
     if (answer.type === 'failed') {

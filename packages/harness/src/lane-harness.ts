@@ -66,7 +66,7 @@ export class LaneHarness implements Harness {
 
   constructor(options: HarnessOptions) {
     this.#options = options
-    const { log, thinking, compaction, queue, budget } = options
+    const { log, thinking, compaction, queue, budget, hooks = [] } = options
     if (owners.get(log)?.isAtWork === true) {
       throw new HarnessError('log_in_use', `${log.file}: another harness of this process is at work on this log`, {
         hint: 'close it first',
@@ -92,7 +92,7 @@ export class LaneHarness implements Harness {
           emitter.emit('', '', { type: 'log_faulted', message: cleaner.text(message) })
         },
       }),
-      hooks: options.hooks ?? [],
+      hooks: typeof hooks === 'function' ? hooks : () => hooks,
       ledger: () => (this.#ledger ??= createLedger(log)),
       ...(thinking !== undefined && { thinking }),
       ...(compaction !== undefined && { compaction }),

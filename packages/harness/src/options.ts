@@ -74,8 +74,8 @@ export type HarnessOptions = {
     readonly retries?: Partial<Limits['retries']>
     readonly loop?: Partial<LoopLimits>
   }
-  /** Called in this order; see `Hooks`. */
-  readonly hooks?: readonly Hooks[]
+  /** Called in this order; see `Hooks`. A function is asked each time that hooks are called. */
+  readonly hooks?: readonly Hooks[] | (() => readonly Hooks[])
   readonly compaction?: CompactionOptions
   /** Default `all` for both. */
   readonly queue?: { readonly steer?: QueueMode; readonly followUp?: QueueMode }

@@ -336,7 +336,7 @@ export class Run {
     // The next turn begins with what was said meanwhile.
     if (this.#queue.has('steer')) return undefined
     if (this.#queue.has('follow_up')) return this.#deliver('follow_up')
-    if (this.#environment.hooks.some(({ beforeRunEnd }) => beforeRunEnd !== undefined)) {
+    if (this.#environment.hooks().some(({ beforeRunEnd }) => beforeRunEnd !== undefined)) {
       const followUp = await this.#beforeRunEnd()
       if (operation.aborting) return aborted
       if (followUp !== undefined) {

@@ -90,7 +90,7 @@ export function authorTraceback(files: readonly LuaSource[], traceback: string):
 }
 
 const missing =
-  /\((?:global|field|local) '(io|require|package|dofile|loadfile|debug|execute|getenv|exit|popen|remove|rename|tmpname)'\)/
+  /\((?:global|field|local) '(io|package|dofile|loadfile|debug|execute|getenv|exit|popen|remove|rename|tmpname)'\)/
 
 function hintFor(message: string): string | undefined {
   const name = missing.exec(message)?.[1]

@@ -6,12 +6,15 @@ import {
   BEAT,
   STOP,
   stopReason,
+  type Body,
+  type Callee,
+  type EmitKind,
   type Failure,
   type FailureCode,
   type FileKind,
   type RawDeclaration,
 } from './protocol.ts'
-import type { LuaValue } from './values.ts'
+import { isLuaTable, type LuaValue } from './values.ts'
 
 const ASYNC_POINTER = 2
 /** Instructions between two looks at the limits: about 50 µs. */
@@ -27,7 +30,7 @@ export type LuaStateOptions = {
   readonly shared: Int32Array
   /** CPU time of this thread in milliseconds. */
   readonly cpuMs: () => number
-  readonly emit: (kind: 'print' | 'progress', text: string) => void
+  readonly emit: (kind: EmitKind, text: string) => void
   readonly declare: (declaration: RawDeclaration) => void
 }
 
@@ -35,12 +38,18 @@ export type Outcome =
   | { readonly ok: true; readonly value: LuaValue | undefined }
   | { readonly ok: false; readonly failure: Failure }
 
-/** What a host call answers: bytes for Lua, or the message of the error that it raises at its caller. */
+/** What a host call answers: a value for Lua, or the message of the error that it raises at its caller. */
 export type HostReply =
-  | { readonly ok: true; readonly value: string | Uint8Array }
+  | { readonly ok: true; readonly value: LuaValue | undefined }
   | { readonly ok: false; readonly message: string }
 
-type Entry = 'load' | 'loaded' | 'call' | 'describe'
+/** Asks the host for `ctx.<asked>(args…)`. */
+export type Ask = (asked: string, args: readonly LuaValue[]) => Promise<HostReply>
+
+const entries = ['modules', 'load', 'loaded', 'call', 'describe'] as const
+type Entry = (typeof entries)[number]
+
+const callees: readonly Callee[] = ['agent', 'sandbox', 'tool', 'on', 'command', 'channel']
 
 /**
  * One Lua state: its libraries, its limits, and the calls into it, one at a time. Any exception but those described in an
@@ -110,7 +119,7 @@ export class LuaState {
     }
     if (loaded !== LuaReturn.Ok || api.lua_pcallk(L, 6, 1, 0, 0, null) !== OK)
       throw new Error(`Lua's prelude failed: ${decodeLossy(this.#c.bytes(L, -1))}`)
-    for (const entry of ['load', 'loaded', 'call', 'describe'] as const) {
+    for (const entry of entries) {
       api.lua_getfield(L, -1, entry)
       this.#entries.set(entry, api.luaL_ref(L, LUA_REGISTRYINDEX))
     }
@@ -190,19 +199,24 @@ export class LuaState {
 
   /** emit(kind, text) */
   #emit(thread: State): number {
-    const kind = decodeLossy(this.#c.bytes(thread, 1)) === 'progress' ? 'progress' : 'print'
-    this.#options.emit(kind, decodeLossy(this.#c.bytes(thread, 2)))
+    const kind = decodeLossy(this.#c.bytes(thread, 1))
+    this.#options.emit(kind === 'progress' || kind === 'log' ? kind : 'print', decodeLossy(this.#c.bytes(thread, 2)))
     return 0
   }
 
-  /** declare(kind, file, line, name, value, typeOfRun) */
+  /** declare(callee, file, line, name, value, functions) */
   #declare(thread: State): number {
-    const kind = decodeLossy(this.#c.bytes(thread, 1))
+    const named = decodeLossy(this.#c.bytes(thread, 1))
+    const functions = this.#marshal.read(thread, 6)
     const base: Omit<RawDeclaration, 'name' | 'value' | 'problem'> = {
-      kind: kind === 'agent' || kind === 'sandbox' ? kind : 'tools',
+      callee: callees.find((callee) => callee === named) ?? 'tool',
       file: decodeLossy(this.#c.bytes(thread, 2)),
       line: this.#c.api.lua_tonumberx(thread, 3, null),
-      run: decodeLossy(this.#c.bytes(thread, 6)),
+      functions: Object.fromEntries(
+        isLuaTable(functions)
+          ? Object.entries(functions).map(([key, type]) => [key, typeof type === 'string' ? type : 'nil'])
+          : [],
+      ),
     }
     try {
       const name = this.#marshal.read(thread, 4)
@@ -216,12 +230,29 @@ export class LuaState {
 
   // ---- what the host calls
 
+  /**
+   * Gives what `require` finds: name, file and source of each module. They run when they are required.
+   *
+   * @returns those that do not parse.
+   */
+  async giveModules(
+    modules: readonly (readonly [name: string, file: string, source: string])[],
+  ): Promise<readonly (Failure & { readonly file: string })[]> {
+    const failures: (Failure & { readonly file: string })[] = []
+    for (const [name, file, source] of modules) {
+      const outcome = await this.#run('modules', [name, file, source, `@${file}`], 1000)
+      if (!outcome.ok) failures.push({ ...outcome.failure, file })
+      else if (typeof outcome.value === 'string') failures.push({ ...syntaxFailure(outcome.value), file })
+    }
+    return failures
+  }
+
   /** Runs one file of the agent; its declarations arrive through `options.declare`. */
   async loadFile(file: string, source: string, kind: FileKind, cpuMs: number): Promise<Outcome> {
     const outcome = await this.#run('load', [file, source, `@${file}`, kind], cpuMs)
     if (!outcome.ok || outcome.value === undefined) return outcome
     const text = typeof outcome.value === 'string' ? outcome.value : 'the file does not parse'
-    return { ok: false, failure: { code: 'lua_syntax', text, traceback: '', spoiled: false } }
+    return { ok: false, failure: syntaxFailure(text) }
   }
 
   /** Ends the phase in which `tool()` and its like may be called. */
@@ -229,26 +260,23 @@ export class LuaState {
     await this.#run('loaded', [], 1000)
   }
 
-  /** Runs a tool's body. `sh` is what `ctx.sh` waits for. */
+  /** Runs a body that a file declared. `ask` is what the functions of `ctx` wait for. */
   async call(
     call: {
-      readonly tool: string
+      readonly body: Body
       readonly args: LuaValue
+      readonly functions: readonly string[]
       readonly workdir: string
       readonly key: string | undefined
       readonly cpuMs: number
     },
-    sh: (command: string) => Promise<HostReply>,
+    ask: Ask,
   ): Promise<Outcome> {
-    return await this.#run('call', [call.tool, call.args, call.workdir, call.key], call.cpuMs, sh)
+    const { body, args, workdir, key, functions } = call
+    return await this.#run('call', [body.type, body.name, args, workdir, key, functions], call.cpuMs, ask)
   }
 
-  async #run(
-    entry: Entry,
-    args: readonly (LuaValue | undefined)[],
-    cpuMs: number,
-    sh?: (command: string) => Promise<HostReply>,
-  ): Promise<Outcome> {
+  async #run(entry: Entry, args: readonly (LuaValue | undefined)[], cpuMs: number, ask?: Ask): Promise<Outcome> {
     const { api } = this.#c
     this.#killed = undefined
     this.#cpuMs = cpuMs
@@ -271,7 +299,7 @@ export class LuaState {
         this.#deadline = Infinity
         if (code === LuaReturn.Ok) return this.#result(thread, count)
         if (code !== LuaReturn.Yield) return { ok: false, failure: this.#failure(thread, code) }
-        const reply = await this.#answer(thread, count, sh)
+        const reply = await this.#answer(thread, count, ask)
         this.#look()
         passed = this.#pushReply(thread, reply)
       }
@@ -329,32 +357,46 @@ export class LuaState {
     }
   }
 
-  async #answer(thread: State, count: number, sh?: (command: string) => Promise<HostReply>): Promise<HostReply> {
+  /** Answers what Lua yielded: (ASYNC, name, …). */
+  async #answer(thread: State, count: number, ask?: Ask): Promise<HostReply> {
     const { api } = this.#c
     const first = api.lua_gettop(thread) - count + 1
-    const expected = count === 2 && api.lua_touserdata(thread, first) === ASYNC_POINTER && sh !== undefined
-    if (!expected) throw new Error('Lua yielded something that the host does not know')
-    const command = decodeStrict(this.#c.bytes(thread, first + 1))
-    api.lua_settop(thread, first - 1)
-    if (command === undefined) return { ok: false, message: 'ctx.sh: the command is not UTF-8 text' }
-    if (command.includes('\0')) return { ok: false, message: 'ctx.sh: a command cannot hold a NUL byte' }
-    return await sh(command)
+    const isAsking = count >= 2 && api.lua_touserdata(thread, first) === ASYNC_POINTER && ask !== undefined
+    if (!isAsking) throw new Error('Lua yielded something that the host does not know')
+    const asked = decodeLossy(this.#c.bytes(thread, first + 1))
+    const args: LuaValue[] = []
+    try {
+      for (let index = first + 2; index < first + count; index++) args.push(this.#marshal.read(thread, index) ?? null)
+    } catch (error) {
+      if (!(error instanceof MarshalError)) throw error
+      return { ok: false, message: `ctx.${asked}: ${error.message}` }
+    } finally {
+      api.lua_settop(thread, first - 1)
+    }
+    return await ask(asked, args)
   }
 
   /** Puts (ok, value) on the stack, or (false, why) when the call must end. */
   #pushReply(thread: State, reply: HostReply): number {
     const { api } = this.#c
-    const bytes = encoder.encode(reply.ok ? '' : reply.message)
-    const value = reply.ok ? (typeof reply.value === 'string' ? encoder.encode(reply.value) : reply.value) : bytes
-    if (this.#memory.used + value.length > this.#options.memoryBytes)
+    const weight = reply.ok ? weightOf(reply.value) : 0
+    if (this.#memory.used + weight > this.#options.memoryBytes)
       this.#killed ??= {
         code: 'lua_limit',
-        message: `${this.#memoryMessage()} by the ${value.length} bytes that a command wrote`,
+        message: `${this.#memoryMessage()} by the ${weight} bytes of an answer of the host`,
       }
+    const told: HostReply = this.#killed === undefined ? reply : { ok: false, message: this.#killed.message }
     this.#unbounded(() => {
-      const ok = reply.ok && this.#killed === undefined
-      api.lua_pushboolean(thread, ok ? 1 : 0)
-      this.#c.pushBytes(thread, this.#killed === undefined ? value : encoder.encode(this.#killed.message))
+      api.lua_pushboolean(thread, told.ok ? 1 : 0)
+      const top = api.lua_gettop(thread)
+      try {
+        this.#marshal.push(thread, told.ok ? told.value : told.message)
+      } catch (error) {
+        if (!(error instanceof MarshalError)) throw error
+        api.lua_settop(thread, top - 1)
+        api.lua_pushboolean(thread, 0)
+        this.#marshal.push(thread, error.message)
+      }
     })
     return 2
   }
@@ -392,4 +434,17 @@ export class LuaState {
     this.#killed = killed
     return text
   }
+}
+
+const syntaxFailure = (text: string): Failure => ({ code: 'lua_syntax', text, traceback: '', spoiled: false })
+
+/** About what a value takes in Lua: the bytes of its text, and what a table takes for each of its parts. */
+function weightOf(value: LuaValue | undefined): number {
+  if (typeof value === 'string') return Buffer.byteLength(value)
+  if (value instanceof Uint8Array) return value.length
+  if (typeof value !== 'object' || value === null) return 16
+  const parts: readonly (LuaValue | undefined)[] = Array.isArray(value)
+    ? value
+    : Object.entries(value).flatMap(([key, part]) => [key, part])
+  return parts.reduce<number>((sum, part) => sum + 40 + weightOf(part), 64)
 }

@@ -1,5 +1,15 @@
 import { Worker } from 'node:worker_threads'
-import { BEAT, STOP, stopReason, type Failure, type FromWorker, type ToWorker, type WorkerFile } from './protocol.ts'
+import {
+  BEAT,
+  STOP,
+  stopReason,
+  type EmitKind,
+  type Failure,
+  type FromWorker,
+  type ToWorker,
+  type WorkerFile,
+} from './protocol.ts'
+import type { LuaValue } from './values.ts'
 
 /** How often the heartbeat is looked at within the time that a stuck script is given. */
 const LOOKS = 4
@@ -12,15 +22,15 @@ export type Loaded = FromWorker & { readonly type: 'loaded' }
 
 /** How a call ended. After `stuck` and `broken` the worker is gone. */
 export type Ending =
-  | { readonly type: 'done'; readonly text: string }
+  | { readonly type: 'done'; readonly value: LuaValue | undefined }
   | { readonly type: 'failed'; readonly failure: Failure }
   | { readonly type: 'stuck' }
   | { readonly type: 'broken'; readonly message: string }
 
 export type CallHandlers = {
   /** Must not reject. */
-  readonly sh: (command: string) => Promise<ToWorker & { readonly type: 'reply' }>
-  readonly emit: (kind: 'print' | 'progress', text: string) => void
+  readonly ask: (asked: string, args: readonly LuaValue[]) => Promise<ToWorker & { readonly type: 'reply' }>
+  readonly emit: (kind: EmitKind, text: string) => void
 }
 
 /**
@@ -33,7 +43,7 @@ export class LuaWorker {
   readonly #words: Int32Array
   #listener: ((message: FromWorker) => void) | undefined
   #watch: NodeJS.Timeout | undefined
-  /** True while Lua waits for `ctx.sh`. */
+  /** True while Lua waits for the host. */
   #waiting = false
   #stuck: (() => void) | undefined
   #dead = false
@@ -86,7 +96,7 @@ export class LuaWorker {
           case 'broken':
             resolve({ broken: message.message })
             break
-          case 'sh':
+          case 'ask':
           case 'done':
           case 'failed':
             break
@@ -116,17 +126,17 @@ export class LuaWorker {
         this.#worker.postMessage(toWorker)
         this.#expect(message.cpuMs, () => resolve({ type: 'stuck' }))
       }
-      const answer = async (command: string): Promise<void> => {
+      const answer = async (asked: string, args: readonly LuaValue[]): Promise<void> => {
         this.#waiting = true
         this.#unwatch()
-        const reply = await handlers.sh(command)
+        const reply = await handlers.ask(asked, args)
         this.#waiting = false
         if (!this.#dead) compute(reply)
       }
       this.#listener = (from) => {
         switch (from.type) {
-          case 'sh':
-            void answer(from.command)
+          case 'ask':
+            void answer(from.asked, from.args)
             break
           case 'emit':
             handlers.emit(from.kind, from.text)
@@ -151,7 +161,7 @@ export class LuaWorker {
   }
 
   /**
-   * Makes Lua end the call: at once where it computes, with the answer of a `ctx.sh` where it waits for one. What does not end is
+   * Makes Lua end the call: at once where it computes, with the host's answer where it waits for one. What does not end is
    * ended with its worker.
    */
   stop(reason: 'aborted' | 'wall'): void {

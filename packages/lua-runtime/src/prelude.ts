@@ -17,7 +17,7 @@ local isyieldable, close, status = coroutine.isyieldable, coroutine.close, corou
 local pcall0, xpcall0, error, load0 = pcall, xpcall, error, load
 local type, tostring, next, select, rawget, rawset = type, tostring, next, select, rawget, rawset
 local setmetatable, getmetatable = setmetatable, getmetatable
-local concat, pack, getinfo = table.concat, table.pack, debug.getinfo
+local concat, pack, getinfo, table_sort = table.concat, table.pack, debug.getinfo, table.sort
 local gsub, find, sub = string.gsub, string.find, string.sub
 local os_time, os_date, os_clock, os_difftime = os.time, os.date, os.clock, os.difftime
 local collect = collectgarbage
@@ -36,8 +36,8 @@ local function raise(message)
   error(message, 0)
 end
 
-local CANNOT = "ctx.sh cannot wait here: this code runs inside a callback of a C function "
-  .. "(table.sort, string.gsub, a metamethod such as __gc or __tostring); call ctx.sh before it and keep the result"
+local CANNOT = " cannot wait here: this code runs inside a callback of a C function "
+  .. "(table.sort, string.gsub, a metamethod such as __gc or __tostring); call it before that and keep the result"
 
 -- ---- limits cannot be caught
 local function checked(ok, ...)
@@ -56,7 +56,7 @@ end
 local main
 local function pass(co, ok, tag, ...)
   if ok and tag == ASYNC then
-    if not isyieldable() then return pass(co, resume(co, false, CANNOT)) end
+    if not isyieldable() then return pass(co, resume(co, false, "ctx." .. (...) .. CANNOT)) end
     return pass(co, resume(co, yield(ASYNC, ...)))
   end
   if not ok and fatal(tag) then error(tag, 0) end
@@ -109,45 +109,109 @@ json = { null = NULL, array = function(t)
   return setmetatable(t, array_mt)
 end }
 local shared = _G
-for name, place in next, { agent = "agent.lua", sandbox = "sandbox.lua", tool = "a file in tools/" } do
+for name, place in next, {
+  agent = "agent.lua", sandbox = "sandbox.lua", tool = "a file in tools/", channel = "a file in channels/",
+  on = "agent.lua or a file in tools/", command = "agent.lua or a file in tools/",
+} do
   rawset(shared, name, function() raise(name .. " can only be called in " .. place .. ", while that file is loaded") end)
+end
+
+-- ---- modules of the agent's own
+local modules, required = {}, {}
+local environment
+-- names of the modules that are being loaded, the outermost first; begun anew with each call
+local opening = {}
+local function require(name)
+  if type(name) ~= "string" then raise("require needs a name (a string), got " .. type(name)) end
+  local done = required[name]
+  if done ~= nil then return done.value end
+  local module = modules[name]
+  if not module then
+    local known = {}
+    for other in next, modules do known[#known + 1] = other end
+    table_sort(known)
+    local there = #known == 0 and "there are none" or "there are " .. concat(known, ", ")
+    raise('there is no module "' .. name .. '" in tools/lib/ (' .. there .. "); nothing else can be required")
+  end
+  local stack = opening
+  for i = 1, #stack do
+    if stack[i] == name then raise("modules require each other: " .. concat(stack, " > ", i) .. " > " .. name) end
+  end
+  local f, message = load0(module.source, "@" .. module.file, "t", environment())
+  if not f then error(message, 0) end
+  stack[#stack + 1] = name
+  local guard <close> = setmetatable({}, { __close = function() stack[#stack] = nil end })
+  local value = f(name)
+  if value == nil then value = true end
+  required[name] = { value = value }
+  return value
+end
+function environment()
+  -- each file has its own globals; what it does not define is shared
+  local env = { require = require }
+  env._G = env
+  env.load = loader(env)
+  return setmetatable(env, { __index = shared })
 end
 
 -- ---- loading
 local loading = false
-local runs = {}
-local function declarer(kind)
+local bodies = { tool = {}, command = {}, poll = {}, reply = {}, hook = {} }
+-- Says what was declared, without its functions, which are kept here.
+local function say(callee, name, value, ...)
+  if not loading then raise(callee .. " can only be called while its file is loaded") end
+  local file, line = author()
+  local functions, types, copy = {}, {}, value
+  if type(value) == "table" then
+    copy = {}
+    for k, v in next, value do copy[k] = v end
+    for i = 1, select("#", ...) do
+      local key = select(i, ...)
+      functions[key], copy[key] = rawget(value, key), nil
+      types[key] = type(functions[key])
+    end
+  end
+  declare(callee, file or loading, line or 1, name, copy, types)
+  return functions
+end
+local function keep(kind, name, body)
+  if type(name) == "string" and bodies[kind][name] == nil then bodies[kind][name] = body end
+end
+local function declarer(callee)
   return function(value, ...)
-    if not loading then raise(kind .. " can only be called while its file is loaded") end
-    local file, line = author()
     local extra = select("#", ...)
-    if extra > 0 then raise(kind .. " takes one table, got " .. (extra + 1) .. " arguments") end
-    declare(kind, file or loading, line or 1, nil, value, "nil")
+    if extra > 0 then raise(callee .. " takes one table, got " .. (extra + 1) .. " arguments") end
+    return say(callee, nil, value)
   end
 end
-local function tool(name, spec)
-  if not loading then raise("tool can only be called while its file is loaded") end
-  local file, line = author()
-  local run, copy = nil, spec
-  if type(spec) == "table" then
-    run, copy = rawget(spec, "run"), {}
-    for k, v in next, spec do if k ~= "run" then copy[k] = v end end
-  end
-  declare("tools", file or loading, line or 1, name, copy, type(run))
-  if type(name) == "string" and runs[name] == nil then runs[name] = run end
+local function tool(name, spec) keep("tool", name, say("tool", name, spec, "run").run) end
+local function command(name, spec) keep("command", name, say("command", name, spec, "run").run) end
+local function on(event, hook, ...)
+  say("on", event, { hook = hook, more = select("#", ...) }, "hook")
+  bodies.hook[#bodies.hook + 1] = type(hook) == "function" and hook or false
+end
+local function channel(spec, ...)
+  if select("#", ...) > 0 then raise("channel takes one table") end
+  local functions = say("channel", nil, spec, "poll", "reply")
+  keep("poll", loading, functions.poll)
+  keep("reply", loading, functions.reply)
 end
 
 local api = {}
+function api.modules(name, file, source, chunkname)
+  local f, message = load0(source, chunkname, "t", {})
+  if not f then return message end
+  modules[name] = { file = file, source = source }
+end
 function api.load(file, source, chunkname, kind)
-  -- each file has its own globals; what it does not define is shared
-  local env = {}
-  env._G = env
-  env.load = loader(env)
-  if kind == "tools" then env.tool = tool else env[kind] = declarer(kind) end
-  setmetatable(env, { __index = shared })
+  local env = environment()
+  if kind == "agent" or kind == "sandbox" then env[kind] = function(...) declarer(kind)(...) end end
+  if kind == "tools" then env.tool = tool end
+  if kind == "channels" then env.channel = channel end
+  if kind == "agent" or kind == "tools" then env.on, env.command = on, command end
   local f, message = load0(source, chunkname, "t", env)
   if not f then return message end
-  main, loading = running(), file
+  main, loading, opening = running(), file, {}
   f()
 end
 function api.loaded() loading = false end
@@ -160,30 +224,47 @@ local function shellescape(s)
   if find(s, "\\0", 1, true) then raise("ctx.shellescape: a shell word cannot hold a NUL byte") end
   return "'" .. gsub(s, "'", "'\\\\''") .. "'"
 end
-function api.call(name, args, workdir, key)
+function api.call(kind, name, args, workdir, key, names)
   local token = {}
-  main, current, loading = running(), token, false
-  local function alive(what)
-    if current ~= token then raise(what .. ": this ctx belongs to a call that has ended") end
-  end
+  main, current, loading, opening = running(), token, false, {}
   local ctx = { workdir = workdir, idempotency_key = key, shellescape = shellescape }
-  function ctx.sh(command, ...)
-    alive("ctx.sh")
-    if command == ctx then raise("call ctx.sh(command) with a dot, not a colon") end
-    if type(command) ~= "string" then raise("ctx.sh needs a command (a string), got " .. type(command)) end
-    if select("#", ...) > 0 then raise("ctx.sh takes one command (a string)") end
-    if not isyieldable() then raise(CANNOT) end
-    local ok, value = yield(ASYNC, command)
-    if ok then return value end
-    raise(value)
+  local function alive(what, first)
+    if current ~= token then raise("ctx." .. what .. ": this ctx belongs to a call that has ended") end
+    if first == ctx then raise("call ctx." .. what .. "(…) with a dot, not a colon") end
   end
-  function ctx.progress(text)
-    alive("ctx.progress")
-    if text == ctx then raise("call ctx.progress(text) with a dot, not a colon") end
-    if type(text) ~= "string" and type(text) ~= "number" then raise("ctx.progress needs a text, got " .. type(text)) end
-    emit("progress", tostring(text))
+  -- a function of ctx that waits for the host
+  local function asking(what)
+    return function(...)
+      alive(what, (...))
+      if not isyieldable() then raise("ctx." .. what .. CANNOT) end
+      local ok, value = yield(ASYNC, what, ...)
+      if ok then return value end
+      raise(value)
+    end
   end
-  return runs[name](args, ctx)
+  -- one that only says something
+  local function saying(what)
+    return function(text)
+      alive(what, text)
+      if type(text) ~= "string" and type(text) ~= "number" then raise("ctx." .. what .. " needs a text, got " .. type(text)) end
+      emit(what, tostring(text))
+    end
+  end
+  for i = 1, #names do ctx[names[i]] = asking(names[i]) end
+  ctx.progress, ctx.log = saying("progress"), saying("log")
+  local sh = ctx.sh
+  if sh then
+    function ctx.sh(command, ...)
+      alive("sh", command)
+      if type(command) ~= "string" then raise("ctx.sh needs a command (a string), got " .. type(command)) end
+      if select("#", ...) > 0 then raise("ctx.sh takes one command (a string)") end
+      return sh(command)
+    end
+  end
+  local body = bodies[kind][name]
+  if type(body) ~= "function" then error("the " .. kind .. " " .. tostring(name) .. " is not there any more", 0) end
+  if kind == "poll" then return body(ctx) end
+  return body(args, ctx)
 end
 -- the text of anything that was raised
 function api.describe(e)

@@ -1,5 +1,17 @@
-import { positionOf, type Declared, type LuaProgram, type LuaSource, type ToolDeclaration } from './declarations.ts'
+import {
+  positionOf,
+  type ChannelDeclaration,
+  type CommandDeclaration,
+  type Declared,
+  type HookDeclaration,
+  type LuaProgram,
+  type LuaSource,
+  type Position,
+  type ToolDeclaration,
+} from './declarations.ts'
 import type { LuaIssue } from './errors.ts'
+import { moduleName } from './module-name.ts'
+import { checkChannel, checkCommand, checkHook, moduleClash, type Checked } from './other-specs.ts'
 import { tableLines } from './positions.ts'
 import type { RawDeclaration, WorkerFile } from './protocol.ts'
 import { checkTool } from './tool-spec.ts'
@@ -15,76 +27,89 @@ export function buildProgram(
   files: readonly WorkerFile[],
   declarations: readonly RawDeclaration[],
 ): { readonly program: LuaProgram; readonly issues: readonly LuaIssue[] } {
-  const issues: LuaIssue[] = []
-  const warnings: LuaIssue[] = []
+  const report = createReport(files)
   const tools: ToolDeclaration[] = []
-  const named = new Map<string, { readonly file: string; readonly line: number }>()
+  const commands: CommandDeclaration[] = []
+  const hooks: HookDeclaration[] = []
+  const channels: ChannelDeclaration[] = []
   const single = new Map<'agent' | 'sandbox', Declared>()
-  const sourceOf = (file: string): WorkerFile | undefined => files.find((candidate) => candidate.file === file)
-  const issue = (file: string, line: number, message: string): LuaIssue => {
-    const text = sourceLine(sourceOf(file), line)
-    return { code: 'lua_declaration', file, line, message, ...(text === undefined ? {} : { sourceLine: text }) }
+  const first = new Map<string, Position>()
+  let hookCount = 0
+
+  /** Only once may something be declared; the second time is told with the place of the first. */
+  const isAgain = (raw: RawDeclaration, key: string, what: string): boolean => {
+    const before = first.get(key)
+    if (before === undefined) {
+      first.set(key, { file: raw.file, line: raw.line })
+      return false
+    }
+    report.issue(raw, `${what}; the first is at ${before.file}:${before.line}`)
+    return true
+  }
+  const take = <T>(raw: RawDeclaration, checked: Checked<T>, into: T[]): void => {
+    if (checked.type === 'good') into.push(checked.value)
+    else report.problems(raw, checked.problems)
   }
 
   for (const raw of declarations) {
-    const at = { file: raw.file, line: raw.line }
-    const callee = raw.kind === 'tools' ? 'tool' : raw.kind
+    const { callee, name } = raw
+    const index = callee === 'on' ? hookCount++ : 0
     if (raw.problem !== undefined) {
-      issues.push(issue(raw.file, raw.line, `${callee}: ${raw.problem}`))
+      report.issue(raw, `${callee}: ${raw.problem}`)
       continue
     }
-    const lines = Object.fromEntries(tableLines(sourceOf(raw.file)?.source ?? '', callee, raw.line))
-    const declared: Declared = { value: raw.value ?? null, at, lines }
-    if (raw.kind === 'tools') {
-      const checked = checkTool(raw)
-      if ('problems' in checked) {
-        for (const { path, message } of checked.problems)
-          issues.push(issue(raw.file, positionOf(declared, path).line, message))
-      } else {
-        tools.push(checked.tool)
-        if (checked.tool.description === '')
-          warnings.push(
-            issue(
-              raw.file,
-              raw.line,
-              `tool "${checked.tool.name}" has no description; a model cannot tell what it is for`,
-            ),
-          )
+    switch (callee) {
+      case 'tool': {
+        const checked = checkTool(raw)
+        if ('problems' in checked) report.problems(raw, checked.problems)
+        else {
+          tools.push(checked.tool)
+          if (checked.tool.description === '')
+            report.warning(raw, `tool "${checked.tool.name}" has no description; a model cannot tell what it is for`)
+        }
+        if (typeof name === 'string') isAgain(raw, `tool ${name}`, `tool "${name}" is declared twice`)
+        break
       }
-      if (typeof raw.name !== 'string') continue
-      const first = named.get(raw.name)
-      if (first === undefined) named.set(raw.name, at)
-      else
-        issues.push(
-          issue(
-            raw.file,
-            raw.line,
-            `tool "${raw.name}" is declared twice; the first is at ${first.file}:${first.line}`,
-          ),
-        )
-      continue
+      case 'command':
+        take(raw, checkCommand(raw), commands)
+        if (typeof name === 'string') isAgain(raw, `command ${name}`, `command "${name}" is declared twice`)
+        break
+      case 'on':
+        take(raw, checkHook(raw, index), hooks)
+        break
+      case 'channel':
+        if (!isAgain(raw, `channel ${raw.file}`, 'channel{} is called twice, and a file is one channel'))
+          take(raw, checkChannel(raw), channels)
+        break
+      case 'agent':
+      case 'sandbox': {
+        if (isAgain(raw, callee, `${callee}{} is called twice`)) break
+        const declared = report.declared(raw)
+        // Keys that are no list hold a list only by mistake: `agent { "x" }`.
+        if (isLuaTable(declared.value)) single.set(callee, declared)
+        else report.issue(raw, `${callee} needs a table with named keys, like ${callee} { name = "…" }`)
+        break
+      }
+      default:
+        callee satisfies never
     }
-    const first = single.get(raw.kind)
-    if (first !== undefined) {
-      issues.push(
-        issue(raw.file, raw.line, `${raw.kind}{} is called twice; the first is at ${first.at.file}:${first.at.line}`),
-      )
-      continue
-    }
-    // Keys that are no list hold a list only by mistake: `agent { "x" }`.
-    if (!isLuaTable(declared.value)) {
-      issues.push(
-        issue(raw.file, raw.line, `${raw.kind} needs a table with named keys, like ${raw.kind} { name = "…" }`),
-      )
-      continue
-    }
-    single.set(raw.kind, declared)
   }
 
-  for (const file of files) {
-    if (declarations.some((raw) => raw.file === file.file)) continue
-    const what = file.kind === 'tools' ? 'tool()' : `${file.kind}{}`
-    warnings.push({ code: 'lua_declaration', file: file.file, message: `the file never calls ${what}` })
+  const modules = Map.groupBy(
+    files.filter(({ kind }) => kind === 'lib'),
+    ({ file }) => moduleName(file),
+  )
+  for (const [name, same] of modules) {
+    const clash = moduleClash(
+      name,
+      same.map(({ file }) => file),
+    )
+    for (const { file } of clash === undefined ? [] : same) report.issue({ file, line: 1 }, clash ?? '')
+  }
+  for (const { kind, file } of files) {
+    if (kind === 'lib' || declarations.some((raw) => raw.file === file)) continue
+    const what = { tools: 'tool()', channels: 'channel{}', agent: 'agent{}', sandbox: 'sandbox{}' }[kind]
+    report.warnings.push({ code: 'lua_declaration', file, message: `the file never calls ${what}` })
   }
   const agent = single.get('agent')
   const sandbox = single.get('sandbox')
@@ -93,8 +118,39 @@ export function buildProgram(
       ...(agent === undefined ? {} : { agent }),
       ...(sandbox === undefined ? {} : { sandbox }),
       tools,
-      warnings,
+      commands,
+      hooks,
+      channels,
+      warnings: report.warnings,
     },
+    issues: report.issues,
+  }
+}
+
+/** Collects what is wrong, each with the line that it is about. */
+function createReport(files: readonly WorkerFile[]) {
+  const issues: LuaIssue[] = []
+  const warnings: LuaIssue[] = []
+  const sourceOf = (file: string): WorkerFile | undefined => files.find((candidate) => candidate.file === file)
+  const at = ({ file, line }: Position, message: string): LuaIssue => {
+    const text = sourceLine(sourceOf(file), line)
+    return { code: 'lua_declaration', file, line, message, ...(text === undefined ? {} : { sourceLine: text }) }
+  }
+  const declared = (raw: RawDeclaration): Declared => ({
+    value: raw.value ?? null,
+    at: { file: raw.file, line: raw.line },
+    lines: Object.fromEntries(tableLines(sourceOf(raw.file)?.source ?? '', raw.callee, raw.line)),
+  })
+  return {
     issues,
+    warnings,
+    declared,
+    issue: (where: Position, message: string): void => void issues.push(at(where, message)),
+    warning: (where: Position, message: string): void => void warnings.push(at(where, message)),
+    problems: (raw: RawDeclaration, all: readonly { readonly path: string; readonly message: string }[]): void => {
+      const place = declared(raw)
+      for (const { path, message } of all)
+        issues.push(at({ file: raw.file, line: positionOf(place, path).line }, message))
+    },
   }
 }

@@ -5,7 +5,8 @@ import type { LuaValue } from './values.ts'
  * worker under vitest resolves packages without the `source` condition.
  */
 
-export type FileKind = 'agent' | 'sandbox' | 'tools'
+/** `lib` files are what others `require`; they declare nothing. */
+export type FileKind = 'agent' | 'sandbox' | 'tools' | 'channels' | 'lib'
 
 export type WorkerFile = { readonly kind: FileKind; readonly file: string; readonly source: string }
 
@@ -22,19 +23,29 @@ export const STOP = 0
 export const BEAT = 1
 export const stopReason = { none: 0, aborted: 1, wall: 2 } as const
 
-/** A call of `agent`, `sandbox` or `tool`, as the script made it. */
+/** What a file may call while it is loaded. */
+export type Callee = 'agent' | 'sandbox' | 'tool' | 'on' | 'command' | 'channel'
+
+/** A call of one of them, as the script made it. */
 export type RawDeclaration = {
-  readonly kind: FileKind
+  readonly callee: Callee
   readonly file: string
   readonly line: number
-  /** `tool`: the first argument. */
+  /** The first of two arguments. */
   readonly name?: LuaValue | undefined
+  /** The last argument, without its functions. */
   readonly value?: LuaValue | undefined
-  /** `tool`: Lua's type name of the spec's `run`. */
-  readonly run: string
+  /** Lua's type names of the functions that were asked for, by their key; of `on` its second argument, as `run`. */
+  readonly functions: Readonly<Record<string, string>>
   /** Why the value could not leave Lua. */
   readonly problem?: string
 }
+
+/** A body that a file declared. */
+export type Body =
+  | { readonly type: 'tool' | 'command' | 'poll' | 'reply'; readonly name: string }
+  /** The place of the hook among all that were declared. */
+  | { readonly type: 'hook'; readonly name: number }
 
 export type FailureCode = 'lua_syntax' | 'lua_runtime' | 'lua_limit' | 'lua_arguments' | 'lua_aborted'
 
@@ -49,14 +60,21 @@ export type Failure = {
 export type ToWorker =
   | {
       readonly type: 'call'
-      readonly tool: string
+      readonly body: Body
       readonly args: LuaValue
+      /** What of the host `ctx` has beside what every `ctx` has. */
+      readonly functions: readonly string[]
+      /** What leaves Lua: the text of a tool's result, or the value itself. */
+      readonly gives: 'text' | 'value'
       readonly workdir: string
       readonly key: string | undefined
       readonly cpuMs: number
     }
-  | { readonly type: 'reply'; readonly ok: true; readonly value: string | Uint8Array }
+  | { readonly type: 'reply'; readonly ok: true; readonly value: LuaValue | undefined }
   | { readonly type: 'reply'; readonly ok: false; readonly message: string }
+
+/** What a script says without waiting for anything. */
+export type EmitKind = 'print' | 'progress' | 'log'
 
 export type FromWorker =
   | { readonly type: 'loading'; readonly file: string }
@@ -65,8 +83,8 @@ export type FromWorker =
       readonly declarations: readonly RawDeclaration[]
       readonly failures: readonly (Failure & { readonly file: string })[]
     }
-  | { readonly type: 'sh'; readonly command: string }
-  | { readonly type: 'emit'; readonly kind: 'print' | 'progress'; readonly text: string }
-  | { readonly type: 'done'; readonly text: string }
+  | { readonly type: 'ask'; readonly asked: string; readonly args: readonly LuaValue[] }
+  | { readonly type: 'emit'; readonly kind: EmitKind; readonly text: string }
+  | { readonly type: 'done'; readonly value: LuaValue | undefined }
   | { readonly type: 'failed'; readonly failure: Failure }
   | { readonly type: 'broken'; readonly message: string }

@@ -1,12 +1,12 @@
 import { didYouMean, messageOf } from '@reve/base'
 import { bindArguments } from './arguments.ts'
-import type { LuaProgram, LuaSources, ToolDeclaration } from './declarations.ts'
+import type { HookDeclaration, LuaProgram, LuaSources, Position } from './declarations.ts'
 import { LuaError, type LuaErrorCode, type LuaIssue } from './errors.ts'
 import { authorTraceback, failureIssue } from './failure.ts'
 import { LuaWorker, type Ending } from './lua-worker.ts'
 import { buildProgram, sourceLine } from './program.ts'
-import type { ToWorker, WorkerFile } from './protocol.ts'
-import type { JsonObject } from './values.ts'
+import type { Body, EmitKind, ToWorker, WorkerFile } from './protocol.ts'
+import type { JsonObject, LuaValue } from './values.ts'
 
 /** What a command left behind. Text or bytes; the exit code is data. */
 export type ShResult = {
@@ -15,20 +15,34 @@ export type ShResult = {
   readonly exitCode: number
 }
 
-/** What `ctx` reaches during one call. The runtime knows nothing of what `sh` does. */
+/** A function of the host that a script calls as `ctx.<name>(…)`: its arguments as plain values, nil as null. */
+export type HostFunction = (args: readonly LuaValue[], signal: AbortSignal) => Promise<LuaValue | undefined>
+
+/** What `ctx` reaches during one call. The runtime knows nothing of what these do. */
 export type LuaHostCalls = {
   /**
    * `ctx.sh`. The signal fires when the call is aborted or out of time; then the call waits up to `abortGraceMs` for the promise.
    * A rejection is raised as a Lua error at the caller's line.
    */
   sh(command: string, signal: AbortSignal): Promise<ShResult>
+  /** More functions of `ctx`, by name; each is waited for as `sh` is. */
+  readonly functions?: Readonly<Record<string, HostFunction>>
   /** `ctx.progress(text)`; dropped when absent. Raw text of a script: sanitise it before a terminal sees it. */
   progress?(text: string): void
+  /** `ctx.log(text)`; dropped when absent. As raw as progress. */
+  log?(text: string): void
   /** `print(…)`, the values joined by tabs; dropped when absent. */
   print?(text: string): void
   /** `ctx.workdir` */
   readonly workdir: string
 }
+
+/** A body of the program that is no tool. */
+export type LuaBody =
+  | { readonly type: 'command'; readonly name: string }
+  /** `on(event, …)`: the place of the declaration in `program.hooks`. */
+  | { readonly type: 'hook'; readonly hook: HookDeclaration }
+  | { readonly type: 'poll' | 'reply'; readonly channel: string }
 
 /** Limits, in milliseconds and bytes. Lua code cannot catch any of them. */
 export type LuaLimits = {
@@ -70,6 +84,13 @@ export interface LuaRuntime {
    * `lua_stuck` and a memory limit the next call loads the program anew (module-level state of the script is lost).
    */
   call(tool: string, args: JsonObject, host: LuaHostCalls, options?: CallOptions): Promise<string>
+  /**
+   * Runs a command (with the text after its name), a hook (with what happened) or a channel's function (`reply` with the answer;
+   * `poll` takes nothing), and gives its first value; undefined for nil.
+   *
+   * @throws LuaError as `call`; `lua_unknown_tool` for a body that the program does not have.
+   */
+  run(body: LuaBody, args: LuaValue, host: LuaHostCalls, options?: CallOptions): Promise<LuaValue | undefined>
   /** Ends the worker. A running call ends `lua_aborted`. Idempotent. */
   close(): Promise<void>
   /** The same as `close()`: `await using lua = await loadLua(…)`. */
@@ -78,7 +99,8 @@ export interface LuaRuntime {
 
 /**
  * Loads an agent's Lua files in a worker thread: `agent{}` is known in `agent` only, `sandbox{}` in `sandbox` only, `tool()` in
- * `tools` only.
+ * `tools` only, `channel{}` in `channels` only; `on()` and `command()` in `agent` and `tools`. Modules of `lib` must parse, and run
+ * when they are required.
  *
  * @throws LuaError with all problems of all files.
  */
@@ -87,6 +109,8 @@ export async function loadLua(sources: LuaSources, options: LuaOptions = {}): Pr
     ...(sources.agent === undefined ? [] : [{ kind: 'agent' as const, ...sources.agent }]),
     ...(sources.sandbox === undefined ? [] : [{ kind: 'sandbox' as const, ...sources.sandbox }]),
     ...(sources.tools ?? []).map((source) => ({ kind: 'tools' as const, ...source })),
+    ...(sources.channels ?? []).map((source) => ({ kind: 'channels' as const, ...source })),
+    ...(sources.lib ?? []).map((source) => ({ kind: 'lib' as const, ...source })),
   ]
   const limits = {
     loadCpuMs: options.loadCpuMs ?? 1_000,
@@ -160,6 +184,53 @@ class Runtime implements LuaRuntime {
       const at = { file: tool.at.file, line: tool.at.line }
       throw new LuaError(bound.problems.map((message) => ({ code: 'lua_arguments', message, ...at })))
     }
+    const target: Target = { body: { type: 'tool', name }, what: `tool "${name}"`, at: tool.at }
+    const text = await this.#inTurn(target, { args: bound.args, gives: 'text' }, host, options)
+    return typeof text === 'string' ? text : ''
+  }
+
+  async run(
+    body: LuaBody,
+    args: LuaValue,
+    host: LuaHostCalls,
+    options: CallOptions = {},
+  ): Promise<LuaValue | undefined> {
+    return await this.#inTurn(this.#targetOf(body), { args, gives: 'value' }, host, options)
+  }
+
+  #targetOf(body: LuaBody): Target {
+    const missing = (what: string): LuaError =>
+      new LuaError([{ code: 'lua_unknown_tool', message: `there is no ${what} here` }])
+    switch (body.type) {
+      case 'command': {
+        const { name } = body
+        const found = this.program.commands.find((command) => command.name === name)
+        if (found === undefined) throw missing(`command "${name}"`)
+        return { body: { type: 'command', name }, what: `command "${name}"`, at: found.at }
+      }
+      case 'hook': {
+        const { event, index, at } = body.hook
+        return { body: { type: 'hook', name: index + 1 }, what: `on("${event}")`, at }
+      }
+      case 'poll':
+      case 'reply': {
+        const { type } = body
+        const found = this.program.channels.find(({ name }) => name === body.channel)
+        if (found === undefined || (type === 'reply' && !found.canReply))
+          throw missing(`${type} of a channel "${body.channel}"`)
+        return { body: { type, name: found.at.file }, what: `${type} of channel "${found.name}"`, at: found.at }
+      }
+      default:
+        return body satisfies never
+    }
+  }
+
+  async #inTurn(
+    target: Target,
+    call: { readonly args: LuaValue; readonly gives: 'text' | 'value' },
+    host: LuaHostCalls,
+    options: CallOptions,
+  ): Promise<LuaValue | undefined> {
     const signal =
       options.signal === undefined ? this.#closing.signal : AbortSignal.any([options.signal, this.#closing.signal])
     const before = this.#turn
@@ -167,25 +238,25 @@ class Runtime implements LuaRuntime {
     this.#turn = before.then(() => done)
     try {
       await unlessAborted(before, signal)
-      if (signal.aborted) throw this.#error('lua_aborted', this.#abortText(), tool)
-      return await this.#run(tool, bound.args, host, options, signal)
+      if (signal.aborted) throw this.#error('lua_aborted', this.#abortText(), target)
+      return await this.#run(target, call, host, options, signal)
     } finally {
       finish()
     }
   }
 
   async #run(
-    tool: ToolDeclaration,
-    args: JsonObject,
+    target: Target,
+    call: { readonly args: LuaValue; readonly gives: 'text' | 'value' },
     host: LuaHostCalls,
     options: CallOptions,
     signal: AbortSignal,
-  ): Promise<string> {
+  ): Promise<LuaValue | undefined> {
     if (this.#worker.dead) {
       const fresh = await this.#restart()
       this.#worker = fresh
       if (this.#closing.signal.aborted) await fresh.end()
-      if (signal.aborted) throw this.#error('lua_aborted', this.#abortText(), tool)
+      if (signal.aborted) throw this.#error('lua_aborted', this.#abortText(), target)
     }
     const worker = this.#worker
     const wallMs = options.wallMs ?? this.#limits.wallMs
@@ -207,33 +278,43 @@ class Runtime implements LuaRuntime {
     const cpuMs = options.cpuMs ?? this.#limits.cpuMs
     try {
       ending = await worker.call(
-        { type: 'call', tool: tool.name, args, workdir: host.workdir, key: options.idempotencyKey, cpuMs },
         {
-          sh: async (command) => await this.#sh(host, command, stopping.signal, faults),
-          emit: (kind, text) =>
-            faults.guard(kind, () => (kind === 'print' ? host.print?.(text) : host.progress?.(text))),
+          type: 'call',
+          body: target.body,
+          ...call,
+          functions: ['sh', ...Object.keys(host.functions ?? {})],
+          workdir: host.workdir,
+          key: options.idempotencyKey,
+          cpuMs,
+        },
+        {
+          ask: async (asked, args) => await this.#ask(host, asked, args, stopping.signal, faults),
+          emit: (kind, text) => faults.guard(kind, () => said(host, kind, text)),
         },
       )
     } finally {
       signal.removeEventListener('abort', aborted)
       clearTimeout(wall)
     }
-    return await this.#settle(ending, tool, { stopped, wallMs, cpuMs, faults })
+    return await this.#settle(ending, target, { stopped, wallMs, cpuMs, faults })
   }
 
-  async #sh(
+  async #ask(
     host: LuaHostCalls,
-    command: string,
+    asked: string,
+    args: readonly LuaValue[],
     signal: AbortSignal,
     faults: HostFaults,
   ): Promise<ToWorker & { readonly type: 'reply' }> {
-    // Lua may have asked just before it saw the stop: no command starts after an abort.
+    // Lua may have asked just before it saw the stop: nothing starts after an abort.
     if (signal.aborted) return { type: 'reply', ok: false, message: this.#abortText() }
     try {
-      const result = await withinGrace(host.sh(command, signal), signal, this.#limits.abortGraceMs)
-      return { type: 'reply', ok: true, value: shText(result) }
+      const answer = asked === 'sh' ? sh(host, args, signal) : host.functions?.[asked]?.(args, signal)
+      if (answer === undefined) throw new Error('this host has no such function')
+      const value = await withinGrace(answer, asked, signal, this.#limits.abortGraceMs)
+      return { type: 'reply', ok: true, value }
     } catch (error) {
-      const message = messageOf(error)
+      const message = asked === 'sh' ? messageOf(error) : `ctx.${asked}: ${messageOf(error)}`
       faults.raised = { message, cause: error }
       return { type: 'reply', ok: false, message }
     }
@@ -241,19 +322,19 @@ class Runtime implements LuaRuntime {
 
   async #settle(
     ending: Ending,
-    tool: ToolDeclaration,
+    target: Target,
     call: {
       readonly stopped: 'aborted' | 'wall' | undefined
       readonly wallMs: number | undefined
       readonly cpuMs: number
       readonly faults: HostFaults
     },
-  ): Promise<string> {
-    const wallText = `tool "${tool.name}": the wall clock limit of ${call.wallMs} ms was exceeded`
+  ): Promise<LuaValue | undefined> {
+    const wallText = `${target.what}: the wall clock limit of ${call.wallMs} ms was exceeded`
     switch (ending.type) {
       case 'done': // also when a stop came too late to change anything
         if (call.faults.callback !== undefined) throw call.faults.callback
-        return ending.text
+        return ending.value
       case 'failed': {
         const { failure } = ending
         if (failure.spoiled) await this.#worker.end()
@@ -261,7 +342,7 @@ class Runtime implements LuaRuntime {
           failure.code === 'lua_aborted'
             ? failure.text.replace('the call was aborted', this.#abortText())
             : failure.text
-        const issue = failureIssue(this.#files, { ...failure, text }, { ...tool.at, what: `tool "${tool.name}": ` })
+        const issue = failureIssue(this.#files, { ...failure, text }, { ...target.at, what: `${target.what}: ` })
         const cause = call.faults.causeOf(failure.text)
         throw new LuaError([issue], {
           traceback: authorTraceback(this.#files, failure.traceback),
@@ -269,19 +350,19 @@ class Runtime implements LuaRuntime {
         })
       }
       case 'stuck':
-        if (call.stopped === 'aborted') throw this.#error('lua_aborted', this.#abortText(), tool)
-        if (call.stopped === 'wall') throw this.#error('lua_limit', wallText, tool)
+        if (call.stopped === 'aborted') throw this.#error('lua_aborted', this.#abortText(), target)
+        if (call.stopped === 'wall') throw this.#error('lua_limit', wallText, target)
         throw this.#error(
           'lua_stuck',
-          `tool "${tool.name}" did not come back from one library call within ${call.cpuMs} ms (a pattern that explodes?); its worker was ended`,
-          tool,
+          `${target.what} did not come back from one library call within ${call.cpuMs} ms (a pattern that explodes?); its worker was ended`,
+          target,
         )
       case 'broken':
-        if (call.stopped === 'aborted') throw this.#error('lua_aborted', this.#abortText(), tool)
+        if (call.stopped === 'aborted') throw this.#error('lua_aborted', this.#abortText(), target)
         throw this.#error(
           'lua_limit',
-          `tool "${tool.name}" broke the Lua state: ${ending.message}; its worker was ended`,
-          tool,
+          `${target.what} broke the Lua state: ${ending.message}; its worker was ended`,
+          target,
         )
       default:
         return ending satisfies never
@@ -292,18 +373,13 @@ class Runtime implements LuaRuntime {
     return this.#closing.signal.aborted ? 'the Lua runtime was closed' : 'the call was aborted'
   }
 
-  #error(code: LuaErrorCode, message: string, tool: ToolDeclaration): LuaError {
+  #error(code: LuaErrorCode, message: string, { at }: Target): LuaError {
     const text = sourceLine(
-      this.#files.find((file) => file.file === tool.at.file),
-      tool.at.line,
+      this.#files.find((file) => file.file === at.file),
+      at.line,
     )
-    const issue: LuaIssue = {
-      code,
-      message,
-      file: tool.at.file,
-      line: tool.at.line,
-      ...(text === undefined ? {} : { sourceLine: text }),
-    }
+    const { file, line } = at
+    const issue: LuaIssue = { code, message, file, line, ...(text === undefined ? {} : { sourceLine: text }) }
     return new LuaError([issue])
   }
 
@@ -318,9 +394,12 @@ class Runtime implements LuaRuntime {
   }
 }
 
+/** What is called: for Lua, for messages, and where it was declared. */
+type Target = { readonly body: Body; readonly what: string; readonly at: Position }
+
 /** What the host's own functions threw during one call. */
 class HostFaults {
-  /** The last rejection of `sh`: the cause of the Lua error that it became. */
+  /** The last rejection of a function of `ctx`: the cause of the Lua error that it became. */
   raised: { readonly message: string; readonly cause: unknown } | undefined
   callback: LuaError | undefined
 
@@ -340,7 +419,30 @@ class HostFaults {
   }
 }
 
-/** Seed: stdout, or stdout followed by stderr when stderr is not empty. */
+function said(host: LuaHostCalls, kind: EmitKind, text: string): void {
+  switch (kind) {
+    case 'print':
+      return host.print?.(text)
+    case 'progress':
+      return host.progress?.(text)
+    case 'log':
+      return host.log?.(text)
+    default:
+      return kind satisfies never
+  }
+}
+
+async function sh(
+  host: LuaHostCalls,
+  [command]: readonly LuaValue[],
+  signal: AbortSignal,
+): Promise<string | Uint8Array> {
+  if (typeof command !== 'string') throw new Error('ctx.sh: the command is not UTF-8 text')
+  if (command.includes('\0')) throw new Error('ctx.sh: a command cannot hold a NUL byte')
+  return shText(await host.sh(command, signal))
+}
+
+/** What `ctx.sh` gives: stdout, or stdout followed by stderr when stderr is not empty. */
 function shText({ stdout, stderr }: ShResult): string | Uint8Array {
   if (stderr.length === 0) return stdout
   if (typeof stdout === 'string' && typeof stderr === 'string') return stdout + stderr
@@ -357,11 +459,11 @@ async function unlessAborted(promise: Promise<void>, signal: AbortSignal): Promi
 }
 
 /** The promise, or a rejection `ms` after the signal fired. */
-async function withinGrace<T>(promise: Promise<T>, signal: AbortSignal, ms: number): Promise<T> {
+async function withinGrace<T>(promise: Promise<T>, asked: string, signal: AbortSignal, ms: number): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>()
   let timer: NodeJS.Timeout | undefined
   const listener = (): void => {
-    timer = setTimeout(() => reject(new Error(`ctx.sh did not end within ${ms} ms of the abort`)), ms)
+    timer = setTimeout(() => reject(new Error(`ctx.${asked} did not end within ${ms} ms of the abort`)), ms)
   }
   if (signal.aborted) listener()
   else signal.addEventListener('abort', listener, { once: true })

@@ -1,12 +1,9 @@
-import { didYouMean } from '@reve/base'
 import * as v from 'valibot'
 import { checkValue } from './arguments.ts'
 import type { ToolDeclaration, ToolParam } from './declarations.ts'
 import type { RawDeclaration } from './protocol.ts'
+import { list, oneOf, problemsOf, text, unknownKey, type SpecProblem } from './spec-schema.ts'
 import { emptyTableAsList, luaTypeName, type JsonObject, type JsonValue } from './values.ts'
-
-/** A problem with a spec: `path` is where in the table (`params/0/type`), empty for the call itself. */
-export type SpecProblem = { readonly path: string; readonly message: string }
 
 const paramTypes = ['string', 'integer', 'number', 'boolean', 'array', 'object'] as const
 
@@ -14,22 +11,6 @@ const json: v.GenericSchema<unknown, JsonValue> = v.custom<JsonValue>(
   isJson,
   (issue) => `must be a JSON value (UTF-8 text, numbers within ±(2^53-1)), got ${luaTypeName(issue.input)}`,
 )
-
-const text = v.string((issue) => `must be a string, got ${luaTypeName(issue.input)}`)
-const list = <T extends v.GenericSchema>(item: T, example: string) =>
-  v.pipe(
-    v.unknown(),
-    v.transform(emptyTableAsList),
-    v.array(item, (issue) => `must be a list like ${example}, got ${luaTypeName(issue.input)}`),
-  )
-
-function oneOf<const T extends readonly [string, ...string[]]>(values: T) {
-  const choices = values.map((value) => `"${value}"`).join(', ')
-  return v.picklist(values, (issue) => {
-    const hint = typeof issue.input === 'string' ? didYouMean(issue.input, values) : ''
-    return `must be one of ${choices}, got ${luaTypeName(issue.input)}${hint}`
-  })
-}
 
 const paramSchema = v.strictObject(
   {
@@ -60,18 +41,6 @@ const nameSchema = v.pipe(
   v.regex(/^[A-Za-z0-9_-]{1,64}$/, 'the tool name must be 1 to 64 letters, digits, _ or -'),
 )
 
-function unknownKey(known: readonly string[], shape: string) {
-  return (issue: v.StrictObjectIssue): string => {
-    if (issue.expected === 'never') {
-      const key = issue.path?.at(-1)?.key
-      return `unknown key${didYouMean(String(key), known)}; known are ${known.join(', ')}`
-    }
-    return issue.path === undefined || issue.expected === 'Object'
-      ? `must be a table like ${shape}, got ${luaTypeName(issue.input)}`
-      : 'is missing'
-  }
-}
-
 /** Checks what `tool(name, spec)` was given. Pure; all problems at once. */
 export function checkTool(
   raw: RawDeclaration,
@@ -81,15 +50,10 @@ export function checkTool(
   if (!name.success) problems.push(...name.issues.map((issue) => ({ path: '', message: issue.message })))
   const label = name.success ? `tool "${name.output}"` : 'tool'
   const parsed = v.safeParse(specSchema, raw.value)
-  if (!parsed.success) {
-    for (const issue of parsed.issues) {
-      const keys = (issue.path ?? []).map((item) => String(item.key))
-      const where = keys.length === 0 ? 'its second argument' : describePath(keys)
-      problems.push({ path: keys.join('/'), message: `${label}: ${where} ${issue.message}` })
-    }
-  }
-  if (raw.run !== 'function' && (parsed.success || parsed.issues.some((issue) => issue.path !== undefined)))
-    problems.push({ path: '', message: `${label}: run must be a function(args, ctx), got ${raw.run}` })
+  if (!parsed.success) problems.push(...problemsOf(parsed.issues, label, 'its second argument'))
+  const run = raw.functions['run'] ?? 'nil'
+  if (run !== 'function' && (parsed.success || parsed.issues.some((issue) => issue.path !== undefined)))
+    problems.push({ path: '', message: `${label}: run must be a function(args, ctx), got ${run}` })
   if (!name.success || !parsed.success) return { problems }
 
   const params = parsed.output.params.map(toParam)
@@ -147,11 +111,6 @@ function jsonSchema(params: readonly ToolParam[]): JsonObject {
     ...(required.length === 0 ? {} : { required }),
     additionalProperties: false,
   }
-}
-
-/** `params/0/type` as `params[1].type`. */
-function describePath(keys: readonly string[]): string {
-  return keys.map((key, index) => (/^\d+$/.test(key) ? `[${Number(key) + 1}]` : index === 0 ? key : `.${key}`)).join('')
 }
 
 function isJson(value: unknown): value is JsonValue {

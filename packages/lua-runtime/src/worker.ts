@@ -2,7 +2,8 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { loadLuaC } from './lua-c.ts'
 import { LuaState, type HostReply } from './lua-state.ts'
 import { MarshalError } from './marshal.ts'
-import type { Failure, FromWorker, RawDeclaration, ToWorker, WorkerStart } from './protocol.ts'
+import type { EmitKind, Failure, FromWorker, RawDeclaration, ToWorker, WorkerStart } from './protocol.ts'
+import { moduleName } from './module-name.ts'
 import { resultText } from './result-text.ts'
 
 /*
@@ -10,7 +11,7 @@ import { resultText } from './result-text.ts'
  * that Lua cannot have done (a JavaScript exception, an abort of the WebAssembly module), it says `broken` and is ended.
  */
 
-/** Messages of print and progress that one call may send, and their characters. */
+/** Messages of print, progress and log that one call may send, and their characters. */
 const MAX_EMITS = 10_000
 const MAX_EMITTED = 1 << 20
 
@@ -22,7 +23,7 @@ const say = (message: FromWorker): void => {
 }
 
 let room = { messages: MAX_EMITS, characters: MAX_EMITTED }
-function emit(kind: 'print' | 'progress', text: string): void {
+function emit(kind: EmitKind, text: string): void {
   if (room.messages === 0) return
   room.messages -= 1
   room.characters -= text.length
@@ -51,19 +52,21 @@ function threadClock(): () => number {
 
 async function load(): Promise<void> {
   const failures: (Failure & { readonly file: string })[] = []
+  const modules = new Map<string, (typeof start.files)[number]>()
+  for (const each of start.files) if (each.kind === 'lib') modules.set(moduleName(each.file), each)
+  const known = await state.giveModules([...modules].map(([name, { file, source }]) => [name, file, bare(source)]))
+  for (const failure of known) failures.push(failure)
   for (const { kind, file, source } of start.files) {
+    if (kind === 'lib') continue
     say({ type: 'loading', file })
-    const outcome = await state.loadFile(
-      file,
-      source.startsWith('\uFEFF') ? source.slice(1) : source,
-      kind,
-      start.loadCpuMs,
-    )
+    const outcome = await state.loadFile(file, bare(source), kind, start.loadCpuMs)
     if (!outcome.ok) failures.push({ ...outcome.failure, file })
   }
   await state.finishLoading()
   say({ type: 'loaded', declarations, failures })
 }
+
+const bare = (source: string): string => (source.startsWith('\uFEFF') ? source.slice(1) : source)
 
 let answer: ((reply: HostReply) => void) | undefined
 
@@ -71,10 +74,10 @@ async function call(message: ToWorker & { readonly type: 'call' }): Promise<void
   room = { messages: MAX_EMITS, characters: MAX_EMITTED }
   const outcome = await state.call(
     message,
-    (command) =>
+    (asked, args) =>
       new Promise<HostReply>((resolve) => {
         answer = resolve
-        say({ type: 'sh', command })
+        say({ type: 'ask', asked, args })
       }),
   )
   if (!outcome.ok) {
@@ -82,7 +85,7 @@ async function call(message: ToWorker & { readonly type: 'call' }): Promise<void
     return
   }
   try {
-    say({ type: 'done', text: resultText(outcome.value) })
+    say({ type: 'done', value: message.gives === 'text' ? resultText(outcome.value) : outcome.value })
   } catch (error) {
     if (!(error instanceof MarshalError)) throw error
     say({

@@ -58,7 +58,7 @@ describe('agent{} and sandbox{}', () => {
       'the file never calls agent{}',
     ])
     await using empty = await loadLua({})
-    expect(empty.program).toEqual({ tools: [], warnings: [] })
+    expect(empty.program).toEqual({ tools: [], commands: [], hooks: [], channels: [], warnings: [] })
   })
 
   test.each([
@@ -98,7 +98,7 @@ describe('files', () => {
   test('no way to the host', async () => {
     await using lua = await tools(`tool("t", { description = "d", run = function()
       local found = {}
-      for _, name in ipairs { "io", "require", "package", "dofile", "loadfile", "debug", "warn" } do
+      for _, name in ipairs { "io", "package", "dofile", "loadfile", "debug", "warn" } do
         if _G[name] ~= nil then found[#found + 1] = name end
       end
       for k in pairs(os) do found[#found + 1] = "os." .. k end

@@ -153,7 +153,7 @@ describe('call', () => {
     expect(colon.issues[0]).toMatchObject({
       file: 'tools/t.lua',
       line: 5,
-      message: 'call ctx.sh(command) with a dot, not a colon',
+      message: 'call ctx.sh(…) with a dot, not a colon',
     })
     expect((await failure(lua.call('number', {}, host()))).message).toContain(
       'ctx.sh needs a command (a string), got nil',

@@ -1,10 +1,10 @@
 import type { Answer, Channel, ChannelInbox, IncomingMessage, InboxMessage, Receipt } from './channel.ts'
-import type { ChannelState } from './state.ts'
+import type { ChannelState, StateValue } from './state.ts'
 
 /** What the code of a channel has of the agent. */
 export type ChannelHost = {
-  /** Takes a message in; `also` is kept with it, in one transaction. */
-  readonly receive: (message: IncomingMessage, also?: Parameters<ChannelState['set']>) => Receipt
+  /** Takes a message in; the values of `keep` go into the state with it, in one transaction. */
+  readonly receive: (message: IncomingMessage, keep?: Readonly<Record<string, StateValue>>) => Receipt
   readonly state: ChannelState
 }
 
@@ -26,7 +26,10 @@ export function codeChannel(
 ): Channel {
   const begun = Promise.withResolvers<ChannelInbox>()
   const hostOf = ({ receive, state }: ChannelInbox): ChannelHost => ({
-    receive: (message, also) => receive(message, also && ((own) => own.set(...also))),
+    receive: (message, keep = {}) =>
+      receive(message, (own) => {
+        for (const [key, value] of Object.entries(keep)) own.set(key, value)
+      }),
     state,
   })
   return {

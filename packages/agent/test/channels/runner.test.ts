@@ -215,7 +215,7 @@ test('a channel made of code looks for messages, keeps how far it read, and brin
         const read = host.state.get('read')
         const next = typeof read === 'number' ? read : 0
         const text = source[next]
-        if (text !== undefined) host.receive({ text, key: `${next}` }, ['read', next + 1])
+        if (text !== undefined) host.receive({ text, key: `${next}` }, { read: next + 1 })
       },
       reply: async (message, answer, host) => {
         brought.push(`${message.key} ${answer.text} ${host.state.get('read') !== undefined}`)
