@@ -70,7 +70,7 @@ test('standard input comes after the words of a prompt that ends in a dash', asy
 test('a folder that cannot be used is said in a sentence, and nothing hangs', async () => {
   const folder = await folderWith(agentFiles('- text: x\n'))
   await writeFile(join(folder, 'workspace'), 'a file')
-  expect(await reve(['info'], folder)).toMatchObject({
+  expect(await reve(['tool'], folder)).toMatchObject({
     code: 1,
     stderr: expect.stringMatching(/^reve: [^\n]*workspace cannot be used as the agent's working folder[^\n]*\n$/),
   })

@@ -9,6 +9,7 @@ sandbox {
   image = "debian:trixie-slim",
   cpus = 2,
   memory = 2048, -- MiB
+  -- root_disk = 16384, -- MiB; it can grow later, and takes what is used
 
   -- Debian packages of the image; leave it out for the usual tool set.
   -- packages = { "git", "python3" },

@@ -1,9 +1,12 @@
-import { readFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
 import { loadLua } from '@reve/lua-runtime'
 import * as v from 'valibot'
 import { expect, test } from 'vitest'
 import { ChannelsTable } from '../src/channels/configure.ts'
 import { parseHeartbeats } from '../src/heartbeats/heartbeat-file.ts'
+import { openAgent } from '../src/index.ts'
 import { parseSkill } from '../src/skills.ts'
 
 /** The first fenced block of that language in a page of `docs/`. */
@@ -27,4 +30,22 @@ test('the examples of the pages are what the program takes', async () => {
   })
   const table = v.parse(v.object({ channels: ChannelsTable }), lua.program.agent?.value)
   expect(table.channels).toEqual({ drop: true, http: { port: 7411, token: '$REVE_TOKEN' } })
+})
+
+test('the files of the page about Lua are an agent', async () => {
+  const page = await readFile(new URL('../../../docs/lua.md', import.meta.url), 'utf8')
+  const root = await mkdtemp(join(tmpdir(), 'lua-page-'))
+  const names: string[] = []
+  for (const [, name = '', text = ''] of page.matchAll(/^```lua\n-- (\S+)\n([^]*?)^```$/gm)) {
+    names.push(name)
+    await mkdir(dirname(join(root, name)), { recursive: true })
+    await writeFile(join(root, name), text)
+  }
+  await using agent = await openAgent(root, {
+    env: () => undefined,
+    vm: { cacheDir: join(root, 'cache'), runtimeDir: join(root, 'run') },
+  })
+  expect(names).toHaveLength(6)
+  expect(agent.info).toMatchObject({ tools: [{ name: 'review' }], channels: ['drop', 'http', 'issues'], mcp: ['kc'] })
+  expect(agent.commands()).toMatchObject([{ name: 'standup', args: '[day]' }])
 })

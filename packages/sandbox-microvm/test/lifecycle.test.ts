@@ -74,7 +74,7 @@ describe.skipIf(why !== undefined)('a VM', () => {
     expect(processesOf('keeps').length).toBeGreaterThan(0)
     await Promise.all([vm.stop(), vm.stop()])
     expect(vm.status().state).toBe('stopped')
-    await until(() => processesOf('keeps').length === 0, 'QEMU is gone', 10_000)
+    await until(() => processesOf('keeps').length === 0, 'QEMU is gone')
     expect((await sh(vm, 'cat /root/file /tmp/file; df -m / | tail -1 | tr -s " " | cut -d" " -f2')).out).toMatch(
       /^mine\ntmp\n(3[5-9]|40)\d\d\n$/,
     )
@@ -94,7 +94,7 @@ describe.skipIf(why !== undefined)('a VM', () => {
     expect((await sh(vm, 'sleep 1; echo slow > /root/file')).code).toBe(0)
     lease.release()
     await until(() => vm.status().state === 'stopped', 'it is stopped')
-    await until(() => processesOf('idle').length === 0, 'QEMU is gone', 10_000)
+    await until(() => processesOf('idle').length === 0, 'QEMU is gone')
     expect((await sh(vm, 'cat /root/file')).out).toBe('slow\n')
   })
 
@@ -197,7 +197,7 @@ chmod +x /usr/local/bin/curl /usr/local/bin/npm`
       expect.stringMatching(/^bootstrap 2\/2: .* ended with 3: what is wrong/),
     ])
     expect(disks(spec.stateDir)).toEqual([])
-    await until(() => processesOf('boot').length === 0, 'QEMU is gone', 10_000)
+    await until(() => processesOf('boot').length === 0, 'QEMU is gone')
     const good = createMicroVm({ ...spec, bootstrap: [] }, host, { backend: 'qemu' })
     vms.push(good)
     await sh(good, 'echo kept > /root/file')
@@ -218,7 +218,7 @@ chmod +x /usr/local/bin/curl /usr/local/bin/npm`
     expect((await starts[1])?.code).toBe('aborted')
     expect([vm.status().state, disks(spec.stateDir)]).toEqual(['stopped', []])
     // A killed process is still in the list for the moment in which its memory is given back.
-    await until(() => processesOf('given-up').length === 0, 'QEMU is gone', 10_000)
+    await until(() => processesOf('given-up').length === 0, 'QEMU is gone')
     expect((await sh(vm, 'echo fine')).out).toBe('fine\n')
   })
 
@@ -315,7 +315,7 @@ describe.skipIf(why !== undefined)('the process that owns a VM', () => {
     expect((await failure(it.vm.remove())).code).toBe('busy')
     expect(processesOf('owned').length).toBeGreaterThan(0)
     owner.kill('SIGKILL')
-    await until(() => processesOf('owned').length === 0, 'QEMU is gone', 10_000)
+    await until(() => processesOf('owned').length === 0, 'QEMU is gone')
     expect((await sh(it.vm, 'cat /root/before-the-kill')).out).toBe('written\n')
   })
 
@@ -323,7 +323,7 @@ describe.skipIf(why !== undefined)('the process that owns a VM', () => {
     const it = made({ name: 'unboxed' }, { searchPath: withoutBox() })
     const owner = await startOwner(it)
     owner.kill('SIGKILL')
-    await until(() => processesOf('unboxed').length === 0, 'QEMU is gone', 10_000)
+    await until(() => processesOf('unboxed').length === 0, 'QEMU is gone')
     // At once, as somebody does who starts the program again.
     expect((await sh(it.vm, 'cat /root/before-the-kill')).out).toBe('written\n')
     expect(it.events).toContainEqual({ type: 'notice', text: expect.stringContaining('bubblewrap') })

@@ -1,8 +1,15 @@
 -- A project tool. Every tools/*.lua file is trusted code of yours, loaded
 -- before any work runs: drop in a file and it is a tool, there is no registry.
 --
--- The body runs in Lua on the host, without files, network or programs;
--- ctx.sh runs a command in the microVM and is the only way to one.
+-- The body runs in Lua on the host, without files, network or programs; what
+-- it does, it does in the microVM:
+--   ctx.sh(command)             its output; the exit code is data
+--   ctx.exec { cmd =, timeout =, stdin =, env =, cwd = }
+--                               code, stdout, stderr, timed_out
+--   ctx.read(path)  ctx.write(path, text)
+--   ctx.shellescape(text)  ctx.workdir  ctx.idempotency_key
+--   ctx.progress(text)  ctx.log(text)
+-- require("name") loads tools/lib/name.lua, and nothing else.
 
 tool("example", {
   description = "Summarize the working tree: branch, status, and recent commits",
