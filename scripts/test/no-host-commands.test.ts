@@ -30,7 +30,7 @@ const reve: Readonly<Record<string, readonly string[]>> = {
     'unshare',
     'xz',
   ],
-  'apps/reve-cli': ['npm'],
+  'apps/reve-cli': ['npm', 'sh'],
 }
 
 /** kc's actions run commands by design, in a sandbox; everything else that it starts is git. */

@@ -7,11 +7,12 @@ import type {
   RewindCommand,
   ServeCommand,
   SessionsCommand,
+  TerminalCommand,
   ThinkingWord,
 } from './command.ts'
 import { commandOf, exportFormats, thinkingWords, topics, type Topic } from './command-table.ts'
 
-export type { Command, ImageCommand, RewindCommand, ServeCommand, SessionsCommand } from './command.ts'
+export type { Command, ImageCommand, RewindCommand, ServeCommand, SessionsCommand, TerminalCommand } from './command.ts'
 
 /** The command line makes no sense; the message says why, the caller adds where help is. */
 export class UsageError extends Error {
@@ -30,11 +31,11 @@ export class UsageError extends Error {
  */
 export function parseCommand(argv: readonly string[]): Command {
   const [first, ...rest] = argv
-  if (first === undefined) return { type: 'help', topic: undefined }
+  if (first === undefined) return parseTerminal([])
   if (first === '--version' || first === '-V' || first === 'version') return { type: 'version' }
   if (first === '--help' || first === '-h') return { type: 'help', topic: undefined }
   if (first === 'help') return { type: 'help', topic: rest[0] === undefined ? undefined : topicOf(rest[0]) }
-  if (first.startsWith('-')) throw new UsageError(`unknown option ${first}`)
+  if (first.startsWith('-')) return parseTerminal(argv)
   const topic = topicOf(first)
   // The guest's command may have options of its own: only what stands before its first word is ours.
   if (topic === 'exec') return parseExec(rest)
@@ -62,6 +63,8 @@ export function parseCommand(argv: readonly string[]): Command {
         json: values['json'] === true,
       }
     }
+    case 'terminal':
+      return parseTerminal(rest)
     case 'run':
       return parseRun(rest)
     case 'rewind':
@@ -81,6 +84,19 @@ export function parseCommand(argv: readonly string[]): Command {
     }
     default:
       return topic satisfies never
+  }
+}
+
+function parseTerminal(rest: readonly string[]): TerminalCommand {
+  const { values, positionals } = parse('terminal', rest)
+  atMost('terminal', positionals, 0)
+  return {
+    type: 'terminal',
+    model: text(values['model']),
+    session: text(values['session']),
+    thinking: thinkingOf(text(values['thinking']), 'terminal'),
+    theme: text(values['theme']),
+    services: values['no-services'] !== true,
   }
 }
 
@@ -304,14 +320,14 @@ function wholeNumber(value: string | undefined): number | undefined {
   return Number(value)
 }
 
-function thinkingOf(value: string | undefined): ThinkingWord | number | undefined {
+function thinkingOf(value: string | undefined, topic: Topic = 'run'): ThinkingWord | number | undefined {
   if (value === undefined) return undefined
   const word = thinkingWords.find((known) => known === value)
   if (word !== undefined) return word
   if (/^\d{1,7}$/.test(value)) return Number(value)
   throw new UsageError(
     `--thinking takes ${thinkingWords.join(', ')} or a number of tokens, not ${JSON.stringify(value)}`,
-    'run',
+    topic,
   )
 }
 

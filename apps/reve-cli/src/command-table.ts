@@ -35,6 +35,16 @@ const json = { json: {} } as const
  * from this table.
  */
 export const commands = {
+  terminal: {
+    about: 'talk with the agent in this terminal; the same as reve alone',
+    options: {
+      model: { short: 'm', takes: 'models' },
+      session: { short: 's', takes: 'sessions' },
+      thinking: { takes: thinkingWords },
+      theme: { takes: 'anything' },
+      'no-services': {},
+    },
+  },
   init: { about: 'make a folder an agent (default: this one); never overwrites', options: json, words: ['anything'] },
   info: { about: 'show this agent: model, sandbox, egress, tools', options: json },
   run: {

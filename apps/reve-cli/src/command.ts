@@ -4,6 +4,7 @@ import type { exportFormats, thinkingWords, Topic } from './command-table.ts'
 export type Command =
   | { readonly type: 'help'; readonly topic: Topic | undefined }
   | { readonly type: 'version' }
+  | TerminalCommand
   | { readonly type: 'init'; readonly folder: string; readonly json: boolean }
   | { readonly type: 'info'; readonly json: boolean }
   | { readonly type: 'exec'; readonly words: readonly string[] }
@@ -33,6 +34,18 @@ export type Command =
       /** What stands on a command line after the program's name, the last one being typed: what could it become? */
       readonly line: readonly string[] | undefined
     }
+
+/** Bare `reve` */
+export type TerminalCommand = {
+  readonly type: 'terminal'
+  readonly model: string | undefined
+  readonly session: string | undefined
+  readonly thinking: ThinkingWord | number | undefined
+  /** `dark`, `light`, `none`, or a file. */
+  readonly theme: string | undefined
+  /** Whether heartbeats and channels run. */
+  readonly services: boolean
+}
 
 /** `reve rewind` */
 export type RewindCommand = {

@@ -2,7 +2,8 @@ import type { Topic } from './command-table.ts'
 
 const overview = `reve: a durable coding agent. The directory is the agent.
 
-usage: reve <command> [options]
+usage: reve [options]              talk with the agent of this folder
+       reve <command> [options]
 
   init [dir]        make a folder an agent (default: this one); never overwrites
   info              show this agent: model, sandbox, egress, tools
@@ -11,6 +12,7 @@ usage: reve <command> [options]
   exec <cmd...>     run a command in this agent's microVM
   tool [name]       run one of this agent's Lua tools; no name lists them
   sessions          list, show, search, export, name, label, fork, verify and salvage sessions
+  terminal          the same as reve alone
   rewind <entry>    take conversation and files back to an entry; nothing is lost
   serve             work without a terminal: heartbeats and channels
   image             list, pull, build and remove the images of microVMs
@@ -29,6 +31,23 @@ exit codes: 0 done, 1 the work failed, 2 usage, 3 not an agent or bad configurat
 `
 
 const texts: Readonly<Record<Topic, string>> = {
+  terminal: `usage: reve terminal [-m provider/model] [-s session] [--thinking level] [--theme name]
+                     [--no-services]
+       reve [options]
+
+Opens the newest conversation of this folder in the terminal, or a new one, and goes on with what was
+interrupted if you want. Type and press Enter; /help lists keys and commands, @ completes files, ! runs
+a command in the microVM. Heartbeats and channels run meanwhile.
+
+  -m, --model        provider/model in place of the one in agent.lua
+  -s, --session      a session in place of the newest
+      --thinking     off, minimal, low, medium, high, or a number of tokens
+      --theme        dark, light, none, or a theme file (default: theme.yml, else by the background)
+      --no-services  without heartbeats and channels
+
+  reve
+  reve --session nightly --thinking high
+`,
   init: `usage: reve init [dir] [--json]
 
 Makes dir (default: the current folder) an agent directory. Run it again at any time:

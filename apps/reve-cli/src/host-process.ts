@@ -1,4 +1,5 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 
 /**
  * Every program that this app starts on the host, and why. Nothing that a model wrote ever reaches one.
@@ -6,6 +7,7 @@ import { execFile } from 'node:child_process'
  * @public read by the house's own test
  */
 export const HOST_PROGRAMS = {
+  sh: "the user's own editor ($VISUAL, $EDITOR), with the prompt that they are writing, at their key",
   npm: 'reve init asks npm for its registry, to list that host in sandbox.lua',
 } as const
 
@@ -16,4 +18,11 @@ export function npmRegistry(): Promise<string | undefined> {
       resolve(error === null ? stdout.trim() : undefined)
     })
   })
+}
+
+/** Lets the user's editor edit a file in this terminal; its command is the user's, as the shell takes it. */
+export async function editInTerminal(editor: string, file: string): Promise<void> {
+  const child = spawn('sh', ['-c', `${editor} "$1"`, 'sh', file], { stdio: 'inherit' })
+  const [code] = await once(child, 'close')
+  if (code !== 0) throw new Error(`the editor (${editor}) ended with ${code ?? 'a signal'}`)
 }

@@ -36,6 +36,8 @@ export async function runCommand(command: WorkingCommand, unread: AbortSignal): 
 
 async function perform(command: WorkingCommand, context: Context): Promise<number> {
   switch (command.type) {
+    case 'terminal':
+      return (await import('./commands/terminal.ts')).terminal(context, command)
     case 'init':
       return (await import('./commands/init.ts')).init(context, command)
     case 'info':

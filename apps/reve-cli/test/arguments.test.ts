@@ -16,9 +16,24 @@ const rewind = { type: 'rewind', entry: 'e_1', files: true, session: undefined, 
 const serve = { type: 'serve', heartbeats: true, channels: true, http: undefined, session: undefined, json: false }
 const sessions = { type: 'sessions', json: false }
 
+/** `reve` alone. */
+const bare = {
+  type: 'terminal',
+  model: undefined,
+  session: undefined,
+  thinking: undefined,
+  theme: undefined,
+  services: true,
+} as const
+
 describe('a command line', () => {
   test.each([
-    [[], { type: 'help', topic: undefined }],
+    [[], bare],
+    [['terminal'], bare],
+    [
+      ['-m', 'a/b', '--thinking', '200', '--theme', 'dark', '--no-services', '-s', 's'],
+      { ...bare, model: 'a/b', thinking: 200, theme: 'dark', services: false, session: 's' },
+    ],
     [['--help'], { type: 'help', topic: undefined }],
     [['help', 'run'], { type: 'help', topic: 'run' }],
     [['run', '--help'], { type: 'help', topic: 'run' }],
@@ -132,8 +147,8 @@ describe('a command line', () => {
 
 describe('is refused with its reason', () => {
   test.each([
-    [['--frob'], 'unknown option --frob'],
-    [['frob'], 'no command "frob"; there are init, info, run,'],
+    [['--frob'], "Unknown option '--frob'"],
+    [['frob'], 'no command "frob"; there are terminal, init, info, run,'],
     [['sesions'], '(did you mean "sessions"?)'],
     [['run', '--modle', 'x', 'y'], `Unknown option '--modle' (did you mean "--model"?)`],
     [['sessions', 'serach', 'x'], '(did you mean "search"?)'],

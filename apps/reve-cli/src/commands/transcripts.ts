@@ -60,27 +60,38 @@ function indented(text: string): string {
 export async function exportSession(context: Context, command: Action<'export'>): Promise<number> {
   const { output, folder } = context
   const file = await sessionFile(folder, command.session)
-  const view = await readSession(file)
-  const title = sessionName(view) ?? basename(file)
-  const text = written(view, command, title)
   if (command.target === undefined) {
+    const text = await exported(file, command)
     // A file of its own to whoever reads it; on a terminal, text of a model.
     process.stdout.write(process.stdout.isTTY ? sanitiseTerminal(text) : text)
     return exitCode.done
   }
-  const target = resolve(folder, command.target)
+  const target = await writeExport(file, resolve(folder, command.target), command)
+  if (command.json) output.result(JSON.stringify({ file: target, format: command.format }))
+  else output.result(sanitiseLine(target))
+  return exitCode.done
+}
+
+type Form = Pick<Action<'export'>, 'format' | 'lane'>
+
+async function exported(file: string, form: Form): Promise<string> {
+  const view = await readSession(file)
+  return written(view, form, sessionName(view) ?? basename(file))
+}
+
+/** Writes a session to a new file, and gives its path. */
+export async function writeExport(file: string, target: string, form: Form): Promise<string> {
+  const text = await exported(file, form)
   try {
     await writeFile(target, text, { flag: 'wx', mode: 0o600 })
   } catch (error) {
     if (codeOf(error) !== 'EEXIST') throw error
     throw new UsageError(`${target} is there already; give another name, or remove it`, 'sessions')
   }
-  if (command.json) output.result(JSON.stringify({ file: target, format: command.format }))
-  else output.result(sanitiseLine(target))
-  return exitCode.done
+  return target
 }
 
-function written(view: SessionView, { format, lane }: Action<'export'>, title: string): string {
+function written(view: SessionView, { format, lane }: Form, title: string): string {
   switch (format) {
     case 'md':
       return toMarkdown(view, pathOf(view, lane), title)
