@@ -11,6 +11,7 @@ import * as sessionAppend from '../bench/session-append.ts'
 import * as sessionOpen from '../bench/session-open.ts'
 import * as store from '../bench/store.ts'
 import * as start from '../bench/start.ts'
+import * as tui from '../bench/tui.ts'
 
 const subjects: Readonly<Record<string, readonly Comparison[]>> = {
   start: start.comparisons,
@@ -18,6 +19,7 @@ const subjects: Readonly<Record<string, readonly Comparison[]>> = {
   'session-open': sessionOpen.comparisons,
   store: store.comparisons,
   'provider-stream': providerStream.comparisons,
+  tui: tui.comparisons,
   'microvm-start': microvmStart.comparisons,
   microvm: microvm.comparisons,
 }

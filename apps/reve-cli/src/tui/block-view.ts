@@ -18,7 +18,9 @@ export function blockView(block: UiBlock, width: number, whole = false): readonl
     case 'user':
       return userRows(block, width)
     case 'assistant':
-      return assistantRows(markdownRows(parseBlocks(cleanText(block.text).trim()), inner(width)), true)
+      return assistantRows(markdownRows(parseBlocks(cleanText(block.text).trim()), inner(width)), true).map((row) =>
+        clip(row, width),
+      )
     case 'tool':
       return [toolHeader(block, width), ...toolBody(block, width, whole)]
     case 'notice':
