@@ -33,10 +33,10 @@ const reve: Readonly<Record<string, readonly string[]>> = {
   'apps/reve-cli': ['npm', 'sh'],
 }
 
-/** kc's actions run commands by design, in a sandbox; everything else that it starts is git. */
+/** kc's actions run commands by design, in a sandbox; everything else that it starts is git, or a guard around it. */
 const kc: Readonly<Record<string, readonly string[]>> = {
   'packages/content-store': ['git'],
-  'packages/git-bridge': ['git'],
+  'packages/git-bridge': ['git', 'sh'],
   'packages/action-runner': ['action', 'pipes'],
   'packages/mcp-server': [],
   'apps/kc-server': [],

@@ -1,6 +1,8 @@
-import { GitError } from './errors.ts'
-import { failed, lastLines, type GitAnswer, type GitSession } from './git.ts'
-import { importedName, isAncestor, listRefs, type RefMap } from './refs.ts'
+import type { GitSession } from './git.ts'
+import { textOf, type Source } from './names.ts'
+import { commitOf, importedName, isAncestor, listRefs, type RefMap } from './refs.ts'
+import { localUploadPack } from './surroundings.ts'
+import { shallow, transportError } from './transport-error.ts'
 
 /** What a remote's HEAD is. */
 export type RemoteHead =
@@ -23,9 +25,10 @@ const kept = 'refs/kept/'
 const detachedHead = 'refs/imported/HEAD'
 
 /** Makes an empty bare repository that knows where it comes from. */
-export async function initClone(git: GitSession, dir: string, source: string): Promise<void> {
-  await git.text(undefined, ['init', '--quiet', '--bare', '--template=', '--initial-branch=main', dir])
-  await git.text(dir, ['config', 'remote.origin.url', source])
+export async function initClone(git: GitSession, dir: string, source: Source): Promise<void> {
+  const form = ['--bare', '--template=', '--object-format=sha1', '--initial-branch=main']
+  await git.text(undefined, ['init', '--quiet', ...form, dir])
+  await git.text(dir, ['config', 'remote.origin.url', textOf(source)])
   await git.text(dir, ['config', 'remote.origin.fetch', `+${heads}*:${remotes}*`])
 }
 
@@ -43,14 +46,18 @@ export async function sourceOf(git: GitSession, dir: string): Promise<string> {
 export async function fetchAll(
   git: GitSession,
   dir: string,
+  source: Source,
   wanted: string | undefined,
 ): Promise<{ readonly head: RemoteHead; readonly notes: readonly BranchNote[] }> {
-  const head = await remoteHead(git, dir)
+  const server = source.kind === 'path' ? [localUploadPack] : []
+  const head = await remoteHead(git, dir, server)
   const before = await listRefs(git, dir, [heads, remotes])
   const extra = wanted !== undefined && wanted.startsWith('refs/') && !/^refs\/(?:heads|tags)\//.test(wanted)
-  const answer = await git.ask(dir, [
+  const answer = await git.askGuarded(dir, [
     'fetch',
     '--quiet',
+    '--progress',
+    ...server,
     '--prune',
     '--no-tags',
     '--force',
@@ -62,7 +69,7 @@ export async function fetchAll(
     ...(head.kind === 'detached' ? [`+HEAD:${detachedHead}`] : []),
     ...(extra ? [`+${wanted}:${importedName(wanted)}`] : []),
   ])
-  if (answer.code !== 0) throw transportError(answer)
+  if (answer.code !== 0) throw transportError(answer, git.answered)
   if (
     /shallow roots are not allowed/.test(answer.stderr) ||
     (await git.text(dir, ['rev-parse', '--is-shallow-repository'])) === 'true'
@@ -70,24 +77,28 @@ export async function fetchAll(
     throw shallow()
   const branch = wanted ?? (head.kind === 'branch' ? head.branch : undefined)
   const notes = await followRemote(git, dir, before, branch?.replace(/^refs\/heads\//, ''))
-  switch (head.kind) {
-    case 'branch':
-      await git.text(dir, ['symbolic-ref', 'HEAD', `${heads}${head.branch}`])
-      break
-    case 'detached':
-      await git.text(dir, ['update-ref', '--no-deref', 'HEAD', head.commit])
-      break
-    case 'none':
-      break
-    default:
-      head satisfies never
-  }
   return { head, notes }
 }
 
-async function remoteHead(git: GitSession, dir: string): Promise<RemoteHead> {
-  const answer = await git.ask(dir, ['ls-remote', '--symref', 'origin', 'HEAD'])
-  if (answer.code !== 0) throw transportError(answer)
+/**
+ * Makes what was imported the clone's current commit, which is where a new branch starts: its branch, or the commit itself where it
+ * is not the tip of one.
+ */
+export async function setCurrent(
+  git: GitSession,
+  dir: string,
+  found: { readonly commit: string; readonly ref: string },
+): Promise<void> {
+  const isBranch = found.ref.startsWith(heads) && (await commitOf(git, dir, found.ref)) === found.commit
+  await git.text(
+    dir,
+    isBranch ? ['symbolic-ref', 'HEAD', found.ref] : ['update-ref', '--no-deref', 'HEAD', found.commit],
+  )
+}
+
+async function remoteHead(git: GitSession, dir: string, server: readonly string[]): Promise<RemoteHead> {
+  const answer = await git.askGuarded(dir, ['ls-remote', '--symref', ...server, 'origin', 'HEAD'])
+  if (answer.code !== 0) throw transportError(answer, git.answered)
   const lines = answer.stdout.toString('utf8').split('\n')
   const branch = lines
     .map((line) => /^ref: refs\/heads\/(.+)\tHEAD$/.exec(line)?.[1])
@@ -157,43 +168,4 @@ function blockerOf(ref: string, local: ReadonlyMap<string, string>): string | un
     if (local.has(parent)) return parent
   }
   return [...local.keys()].find((other) => other.startsWith(`${ref}/`))
-}
-
-function shallow(): GitError {
-  return new GitError('shallow', 'the source is a shallow repository: its history is cut off', {
-    hint: 'complete it with git fetch --unshallow, or import from where it came from',
-  })
-}
-
-/** The typed error for a fetch, clone or push that could not talk to the other side. */
-export function transportError(answer: GitAnswer): GitError {
-  const said = lastLines(answer.stderr)
-  const has = (pattern: RegExp): boolean => pattern.test(answer.stderr)
-  if (has(/shallow update not allowed|source repository is shallow/)) return shallow()
-  if (
-    has(
-      /could not read (?:Username|Password)|Authentication failed|terminal prompts disabled|Permission denied \(|Host key verification failed|HTTP 40[13]|error: 40[13]/i,
-    )
-  ) {
-    return new GitError('auth_failed', `the other side wants a credential that this computer does not have: ${said}`)
-  }
-  if (has(/dubious ownership|unsafe repository/)) {
-    return new GitError('bad_argument', `the repository belongs to another user of this host: ${said}`)
-  }
-  if (has(/couldn't find remote ref/)) return new GitError('bad_ref', said)
-  if (
-    has(
-      /does not appear to be a git repository|does not exist|repository .* not found|not a git repository|No such file or directory/i,
-    )
-  ) {
-    return new GitError('not_found', `there is no repository: ${said}`)
-  }
-  if (
-    has(
-      /Could not resolve host|Failed to connect|Connection (?:refused|timed out|reset)|unable to (?:access|connect)|timed out|Network is unreachable/i,
-    )
-  ) {
-    return new GitError('unreachable', `the other side does not answer: ${said}`)
-  }
-  return answer.code === null ? failed(['fetch'], answer) : new GitError('clone_failed', `git could not fetch: ${said}`)
 }

@@ -1,39 +1,17 @@
-import { sanitiseTerminal } from '@reve/base'
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Readable, Writable } from 'node:stream'
+import { Duplex, type Readable, type Writable } from 'node:stream'
+import { answerOn } from './credential-channel.ts'
+import { secretsOf } from './credentials.ts'
 import { GitError } from './errors.ts'
-import { startHostProcess } from './host-process.ts'
+import { startGuarded, startHostProcess } from './host-process.ts'
+import { Messages } from './messages.ts'
+import { stopGroup } from './process-group.ts'
+import type { GitProgress } from './progress.ts'
+import { configText, environmentOf, helperSetting, settings, sshConfigText, type Remote } from './surroundings.ts'
 
-/** Where git and its helpers (ssh) are looked for. */
-const searchPath = '/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin'
-
-/** Settings of every call: nothing that a repository or a user's configuration says may start a program. */
-const settings = [
-  'core.fsmonitor=false',
-  'core.hooksPath=/dev/null',
-  'core.askPass=',
-  'core.attributesFile=/dev/null',
-  'core.fsync=committed',
-  'core.quotePath=false',
-  'credential.helper=',
-  'fetch.recurseSubmodules=false',
-  'gc.auto=0',
-  'http.lowSpeedLimit=1000',
-  'http.lowSpeedTime=60',
-  'log.showSignature=false',
-  'maintenance.auto=false',
-  'protocol.ext.allow=never',
-  'push.gpgSign=false',
-  'push.recurseSubmodules=no',
-  'submodule.recurse=false',
-  'transfer.credentialsInUrl=die',
-]
-
-/** Bytes of git's messages that are kept: the end says why. */
-const stderrLimit = 8 * 1024
 /** Bytes of a short answer; longer ones are read as a stream. */
 const answerLimit = 64 * 1024 * 1024
 
@@ -44,38 +22,47 @@ export type GitAnswer = { readonly code: number | null; readonly stdout: Buffer;
 export type GitStream = {
   readonly stdin: Writable
   readonly stdout: Readable
+  /** Writes to git, waiting while it is busy; gives up quietly when git has ended, whose code and messages tell why. */
+  write(bytes: Uint8Array): Promise<void>
   /** Settles when git has ended. */
   readonly ended: Promise<{ readonly code: number | null; readonly stderr: string }>
   /** Ends git if it still runs. */
   stop(): void
 }
 
+/** Scratch folders carry this in front: what a dead process left is found by it. */
+export const scratchPrefix = '.tmp-'
+
+type SessionOptions = {
+  readonly program: string
+  readonly scratchRoot: string
+  /** Repositories that git may read although another user owns them. */
+  readonly safeDirectories?: readonly string[]
+  /** The other side, if the verb has one. */
+  readonly remote?: Remote
+  readonly signal: AbortSignal | undefined
+  readonly onProgress?: ((progress: GitProgress) => void) | undefined
+}
+
 /** One verb's use of git: a scratch folder of its own (home, configuration), a signal, and a closed environment. */
 export class GitSession implements AsyncDisposable {
-  readonly #program: string
+  readonly #options: SessionOptions
   readonly #scratch: string
-  readonly #signal: AbortSignal | undefined
+  readonly #secrets: readonly string[]
   readonly #running = new Set<ChildProcess>()
+  #answered = false
 
-  private constructor(program: string, scratch: string, signal: AbortSignal | undefined) {
-    this.#program = program
+  private constructor(options: SessionOptions, scratch: string) {
+    this.#options = options
     this.#scratch = scratch
-    this.#signal = signal
+    this.#secrets = secretsOf(options.remote?.credential)
   }
 
-  /**
-   * @param safeDirectories repositories that git may read although another user owns them.
-   */
-  static async open(options: {
-    readonly program: string
-    readonly scratchRoot: string
-    readonly safeDirectories: readonly string[]
-    readonly signal: AbortSignal | undefined
-  }): Promise<GitSession> {
+  static async open(options: SessionOptions): Promise<GitSession> {
     const scratch = await mkdtemp(join(options.scratchRoot, scratchPrefix))
-    const lines = options.safeDirectories.map((path) => `\tdirectory = ${configValue(path)}\n`)
-    await writeFile(join(scratch, 'config'), `[safe]\n${lines.join('')}`, { mode: 0o600 })
-    return new GitSession(options.program, scratch, options.signal)
+    await writeFile(join(scratch, 'config'), configText(options.safeDirectories ?? [], options.remote), { mode: 0o600 })
+    await writeFile(join(scratch, 'ssh'), sshConfigText(options.remote), { mode: 0o600 })
+    return new GitSession(options, scratch)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -86,36 +73,47 @@ export class GitSession implements AsyncDisposable {
     await rm(this.#scratch, { recursive: true, force: true })
   }
 
-  #start(gitDir: string | undefined, args: readonly string[], env: Readonly<Record<string, string>>): ChildProcess {
-    if (this.#signal?.aborted === true) throw new GitError('cancelled', 'the git call was cancelled')
-    const child = startHostProcess('git', {
-      file: this.#program,
-      args: [...settings.flatMap((setting) => ['-c', setting]), ...args],
+  /** Whether the other side was shown a credential. */
+  get answered(): boolean {
+    return this.#answered
+  }
+
+  /** @throws GitError `cancelled`. */
+  checkSignal(): void {
+    if (this.#options.signal?.aborted === true) throw new GitError('cancelled', 'the git call was cancelled')
+  }
+
+  report(progress: GitProgress): void {
+    this.#options.onProgress?.(progress)
+  }
+
+  #start(gitDir: string | undefined, args: readonly string[], networked: boolean): ChildProcess {
+    this.checkSignal()
+    const { program, remote, signal } = this.#options
+    const web = networked && remote?.source.kind === 'address' && /^https?$/.test(remote.source.scheme)
+    const all = web ? [...settings, helperSetting] : settings
+    const command = {
+      file: program,
+      args: [...all.flatMap((setting) => ['-c', setting]), ...args],
       cwd: this.#scratch,
-      stdio: ['pipe', 'pipe', 'pipe'],
-      env: {
-        PATH: searchPath,
-        HOME: this.#scratch,
-        LC_ALL: 'C',
-        GIT_ATTR_NOSYSTEM: '1',
-        GIT_ALLOW_PROTOCOL: 'file:git:http:https:ssh',
-        GIT_CONFIG_GLOBAL: join(this.#scratch, 'config'),
-        GIT_CONFIG_NOSYSTEM: '1',
-        GIT_NO_LAZY_FETCH: '1',
-        GIT_NO_REPLACE_OBJECTS: '1',
-        GIT_OPTIONAL_LOCKS: '0',
-        GIT_SSH_COMMAND: 'ssh -oBatchMode=yes',
-        GIT_TERMINAL_PROMPT: '0',
-        ...(gitDir === undefined ? {} : { GIT_DIR: gitDir }),
-        ...env,
-      },
-    })
+      // Descriptor 3 is where git asks for a login; no other program gets it.
+      stdio: web ? (['pipe', 'pipe', 'pipe', 'pipe'] as const) : (['pipe', 'pipe', 'pipe'] as const),
+      env: { ...environmentOf(this.#scratch, remote), ...(gitDir === undefined ? {} : { GIT_DIR: gitDir }) },
+    }
+    const child = networked
+      ? startGuarded('sh', { ...command, stdio: [...command.stdio] })
+      : startHostProcess('git', { ...command, stdio: [...command.stdio] })
+    const channel = child.stdio[3]
+    if (channel instanceof Duplex) {
+      const login = remote?.credential?.scheme === 'ssh' ? undefined : remote?.credential
+      answerOn(channel, login, () => (this.#answered = true))
+    }
     this.#running.add(child)
     const onAbort = (): void => stopGroup(child)
-    this.#signal?.addEventListener('abort', onAbort, { once: true })
+    signal?.addEventListener('abort', onAbort, { once: true })
     child.once('close', () => {
       this.#running.delete(child)
-      this.#signal?.removeEventListener('abort', onAbort)
+      signal?.removeEventListener('abort', onAbort)
     })
     return child
   }
@@ -125,26 +123,24 @@ export class GitSession implements AsyncDisposable {
    *
    * @throws GitError `git_missing` (from `ended`), `cancelled`.
    */
-  stream(gitDir: string | undefined, args: readonly string[], env: Readonly<Record<string, string>> = {}): GitStream {
-    const child = this.#start(gitDir, args, env)
+  stream(gitDir: string | undefined, args: readonly string[]): GitStream {
+    return this.#streamOf(this.#start(gitDir, args, false))
+  }
+
+  #streamOf(child: ChildProcess): GitStream {
     const { stdin, stdout, stderr } = child
     if (stdin === null || stdout === null || stderr === null) throw new GitError('io', 'git was started without pipes')
-    let messages = Buffer.alloc(0)
-    stderr.on('data', (chunk: Buffer) => {
-      messages = Buffer.concat([messages, chunk]).subarray(-stderrLimit)
-    })
+    const messages = new Messages(this.#secrets, (progress) => this.report(progress))
+    stderr.on('data', (chunk: Buffer) => messages.push(chunk))
     // git may end before it has read everything; why is told by its code and messages.
     stdin.on('error', () => undefined)
     const ended = once(child, 'close').then(
       ([code]: unknown[]) => {
-        if (this.#signal?.aborted === true) throw new GitError('cancelled', 'the git call was cancelled')
-        return {
-          code: typeof code === 'number' ? code : null,
-          stderr: sanitiseTerminal(messages.toString('utf8')).trim(),
-        }
+        this.checkSignal()
+        return { code: typeof code === 'number' ? code : null, stderr: messages.text() }
       },
       (error: unknown) => {
-        throw new GitError('git_missing', `git could not be started (${this.#program})`, {
+        throw new GitError('git_missing', `git could not be started (${this.#options.program})`, {
           cause: error,
           hint: 'install git, or name the program',
         })
@@ -152,26 +148,28 @@ export class GitSession implements AsyncDisposable {
     )
     // Whoever waits sees it; a caller that stops before it waits must not cause an unhandled rejection.
     ended.catch(() => undefined)
-    return { stdin, stdout, ended, stop: () => stopGroup(child) }
+    const write = async (bytes: Uint8Array): Promise<void> => {
+      if (stdin.destroyed || stdin.write(bytes)) return
+      await Promise.race([new Promise((resolve) => void stdin.once('drain', resolve)), ended])
+    }
+    return { stdin, stdout, write, ended, stop: () => stopGroup(child) }
   }
 
   /** Runs git and reads its whole (short) answer; any exit code is an answer. */
   async ask(gitDir: string | undefined, args: readonly string[], input = ''): Promise<GitAnswer> {
     const call = this.stream(gitDir, args)
     call.stdin.end(input)
-    const chunks: Buffer[] = []
-    let length = 0
-    for await (const data of call.stdout) {
-      const chunk: Buffer = data
-      length += chunk.length
-      if (length > answerLimit) {
-        call.stop()
-        throw new GitError('io', `git ${args[0] ?? ''} answered more than ${answerLimit} bytes`)
-      }
-      chunks.push(chunk)
+    return answerOf(call, args)
+  }
+
+  /** As `ask`, for a call that takes its time or talks to the other side, to which it may show the credential: it ends with this process. */
+  async askGuarded(gitDir: string, args: readonly string[]): Promise<GitAnswer> {
+    const call = this.#streamOf(this.#start(gitDir, args, true))
+    try {
+      return await answerOf(call, args)
+    } finally {
+      call.stdin.end()
     }
-    const { code, stderr } = await call.ended
-    return { code, stdout: Buffer.concat(chunks), stderr }
   }
 
   /**
@@ -186,8 +184,21 @@ export class GitSession implements AsyncDisposable {
   }
 }
 
-/** Scratch folders carry this in front: what a dead process left is found by it. */
-export const scratchPrefix = '.tmp-'
+async function answerOf(call: GitStream, args: readonly string[]): Promise<GitAnswer> {
+  const chunks: Buffer[] = []
+  let length = 0
+  for await (const data of call.stdout) {
+    const chunk: Buffer = data
+    length += chunk.length
+    if (length > answerLimit) {
+      call.stop()
+      throw new GitError('io', `git ${args[0] ?? ''} answered more than ${answerLimit} bytes`)
+    }
+    chunks.push(chunk)
+  }
+  const { code, stderr } = await call.ended
+  return { code, stdout: Buffer.concat(chunks), stderr }
+}
 
 /** The error for a call of git that should not fail. */
 export function failed(
@@ -205,27 +216,4 @@ export function lastLines(stderr: string): string {
   const lines = stderr.split('\n').filter((line) => line.trim() !== '')
   const telling = lines.filter((line) => /^(?:fatal|error|remote| !)/.test(line))
   return (telling.length > 0 ? telling : lines).slice(-6).join('; ').slice(0, 1_000) || 'it said nothing'
-}
-
-function configValue(path: string): string {
-  return `"${path.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`
-}
-
-/** Milliseconds for git to take its lock files away before it is killed. */
-const graceMs = 2_000
-
-function stopGroup(child: ChildProcess): void {
-  if (!signalGroup(child, 'SIGTERM')) return
-  const timer = setTimeout(() => void signalGroup(child, 'SIGKILL'), graceMs)
-  child.once('close', () => clearTimeout(timer))
-}
-
-function signalGroup(child: ChildProcess, signal: NodeJS.Signals): boolean {
-  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return false
-  try {
-    return process.kill(-child.pid, signal)
-  } catch {
-    // Ended in this moment.
-    return false
-  }
 }

@@ -12,7 +12,9 @@ export type {
   ImportResult,
   LogRequest,
   PushRequest,
-} from './bridge.ts'
+} from './requests.ts'
+export { parseGitCredentials, readGitCredentials } from './credentials.ts'
+export type { GitCredential } from './credentials.ts'
 export { GitError } from './errors.ts'
 export type { GitErrorCode } from './errors.ts'
 export { HOST_PROGRAMS } from './host-process.ts'
@@ -21,4 +23,6 @@ export type { Commit } from './log.ts'
 export type { Note, NoteKind } from './notes.ts'
 export { parsePerson } from './person.ts'
 export type { Person } from './person.ts'
+export type { GitProgress } from './progress.ts'
 export type { PushResult } from './push.ts'
+export type { HttpOptions, SshOptions } from './surroundings.ts'

@@ -12,7 +12,8 @@ export type Commit = {
   readonly subject: string
 }
 
-const format = ['%H', '%P', '%an', '%ae', '%aI', '%cn', '%ce', '%cI', '%D', '%s'].join('%x00')
+const format = ['%H', '%P', '%an', '%ae', '%aI', '%cn', '%ce', '%cI', '%s'].join('%x00')
+const width = 9
 
 /** The newest commits: of one commit's history, or of all branches of the clone. */
 export async function readLog(
@@ -21,34 +22,24 @@ export async function readLog(
   count: number,
   from: string | undefined,
 ): Promise<readonly Commit[]> {
-  if (from === undefined && (await listRefs(git, dir, ['refs/heads'])).size === 0) return []
-  const args = [
-    'log',
-    '-z',
-    `--format=tformat:${format}`,
-    '--encoding=UTF-8',
-    '--decorate=full',
-    '--decorate-refs=refs/heads/*',
-    '--date-order',
-    `--max-count=${count}`,
-  ]
-  const answer = await git.ask(dir, [
-    ...args,
-    ...(from === undefined ? ['--branches'] : ['--end-of-options', from]),
-    '--',
-  ])
+  const heads = await listRefs(git, dir, ['refs/heads'])
+  if (from === undefined && heads.size === 0) return []
+  const args = ['log', '-z', `--format=tformat:${format}`, '--encoding=UTF-8', '--no-decorate', `--max-count=${count}`]
+  const start = from === undefined ? ['--branches'] : ['--end-of-options', from]
+  const answer = await git.ask(dir, [...args, ...start, '--'])
   if (answer.code !== 0) throw failed(['log'], answer)
+  const branches = Map.groupBy(heads.keys(), (ref) => heads.get(ref) ?? '')
   const fields = answer.stdout.toString('utf8').split('\0')
   const commits: Commit[] = []
-  for (let at = 0; at + 10 <= fields.length; at += 10) {
-    const [commit = '', parents = '', an = '', ae = '', aI = '', cn = '', ce = '', cI = '', refs = '', subject = ''] =
-      fields.slice(at, at + 10)
+  for (let at = 0; at + width <= fields.length; at += width) {
+    const [commit = '', parents = '', an = '', ae = '', aI = '', cn = '', ce = '', cI = '', subject = ''] =
+      fields.slice(at, at + width)
     commits.push({
       commit,
       parents: parents === '' ? [] : parents.split(' '),
       author: { name: an, email: ae, date: aI },
       committer: { name: cn, email: ce, date: cI },
-      branches: [...refs.matchAll(/refs\/heads\/([^,]+)/g)].map((match) => match[1] ?? ''),
+      branches: (branches.get(commit) ?? []).map((ref) => ref.slice('refs/heads/'.length)),
       subject,
     })
   }

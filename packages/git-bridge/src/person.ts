@@ -19,7 +19,7 @@ export function parsePerson(text: string): Person {
  * @throws GitError `bad_argument`.
  */
 export function checkPerson(person: Person): Person {
-  // eslint-disable-next-line no-control-regex -- control characters are what is looked for
+  // oxlint-disable-next-line no-control-regex -- control characters are what is looked for
   const clean = (value: string): boolean =>
     value.trim() !== '' && value.isWellFormed() && !/[<>\u0000-\u001f\u007f]/.test(value)
   if (!clean(person.name) || !clean(person.email)) {

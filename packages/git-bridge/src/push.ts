@@ -1,9 +1,9 @@
 import { sanitiseLine } from '@reve/base'
 import { stat } from 'node:fs/promises'
 import { GitError } from './errors.ts'
-import { transportError } from './fetch.ts'
 import type { GitSession } from './git.ts'
 import type { Source } from './names.ts'
+import { transportError } from './transport-error.ts'
 
 /** What a push did. `remote` is the name or address that was pushed to. */
 export type PushResult = {
@@ -57,9 +57,10 @@ export async function pushBranch(
   commit: string,
   remote: string,
 ): Promise<PushResult> {
-  const answer = await git.ask(dir, [
+  const answer = await git.askGuarded(dir, [
     'push',
     '--porcelain',
+    '--progress',
     '--no-follow-tags',
     '--',
     remote,
@@ -70,7 +71,7 @@ export async function pushBranch(
     .split('\n')
     .map((text) => /^([ +\-*=!])\t([^\t]*)\t(.*)$/.exec(text))
     .find((match) => match !== null)
-  if (line === undefined || line === null) throw transportError(answer)
+  if (line === undefined || line === null) throw transportError(answer, git.answered)
   const [, flag = '', , summary = ''] = line
   const done = (outcome: PushResult['outcome']): PushResult => ({ branch, commit, remote, outcome })
   switch (flag) {

@@ -1,189 +1,198 @@
 import { encodePath, StoreError, type Store, type TreeEntry } from '@reve/content-store'
 import { isUtf8 } from 'node:buffer'
-import { Readable } from 'node:stream'
-import { ByteReader } from './byte-reader.ts'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { importBlobs, type ImportedBlob } from './blobs-in.ts'
 import { GitError } from './errors.ts'
-import { failed, type GitSession } from './git.ts'
-import type { Notes } from './notes.ts'
+import type { GitSession } from './git.ts'
+import { encodeTree, isDirectory, maxDepth, objectId, parseTree, type GitEntry, type Oid } from './git-object.ts'
+import { Notes } from './notes.ts'
+import type { ObjectMap } from './object-map.ts'
+import { ObjectReader } from './object-reader.ts'
+import { treeOf } from './refs.ts'
 
-/** Bytes of small blobs that are put into the store in one transaction. */
-const batchBytes = 4 * 1024 * 1024
-/** Blobs in one transaction at most. */
-const batchCount = 1_000
-/** A blob of this size or more is streamed into the store by itself. */
-const streamedBytes = 4 * 1024 * 1024
+/** Largest tree object that is read, in bytes: some 5 million names in one folder. */
+const maxTreeBytes = 256 * 1024 * 1024
+/** Folders that are put into the store in one transaction. */
+const batchFolders = 200
 
-type Kind = 'file' | 'executable' | 'symlink' | 'gitlink'
-type Leaf = { readonly kind: Kind; readonly oid: string }
-type Folder = { readonly folders: Map<string, Folder>; readonly leaves: Map<string, Leaf> }
+/** A git tree in the store: how many levels it has, and what there is to say about what is in it. */
+type Done = { readonly id: string; readonly height: number; readonly notes: Notes }
+
+/** What a commit needs: the folders that are new here, each once however often it occurs, and their files. */
+type Found = {
+  readonly folders: ReadonlyMap<Oid, readonly GitEntry[]>
+  readonly blobs: readonly Oid[]
+  /** Folders that were imported before. */
+  readonly done: Map<Oid, Done>
+}
 
 /**
- * Reads the tree of a commit into the store, as a stream: never more than a batch of contents is held, and nothing is checked out.
+ * Reads the tree of a commit into the store, as a stream: never more than a batch of contents is held, nothing is checked out, and what
+ * was imported before is not read again.
  *
- * @throws GitError `unsupported_tree` for names that no tree may hold, `io`.
+ * @throws GitError `unsupported_tree` for what no tree of the store may hold, `io`, `cancelled`.
  */
 export async function importTree(
   git: GitSession,
   dir: string,
   commit: string,
   store: Store,
+  map: ObjectMap,
   notes: Notes,
 ): Promise<string> {
-  const { root, wanted } = await readListing(git, dir, commit, notes)
-  const { ids, pointers } = await importBlobs(git, dir, [...wanted.keys()], store)
-  for (const oid of pointers) for (const path of wanted.get(oid) ?? []) notes.add('lfs_pointer', path)
-  return store.transaction(() => putFolder(store, root, ids))
+  const root = await treeOf(git, dir, commit)
+  const reader = new ObjectReader(git, dir)
+  const found = await findFolders(reader, root, map)
+  const blobs = await importBlobs(git, reader, found.blobs, store, map)
+  await reader.end()
+  const building = build(root, found, blobs, store, map)
+  for (;;) {
+    const step = store.transaction(() => advance(building, batchFolders))
+    if (step.done === true) {
+      notes.addBelow('', step.value.notes)
+      return step.value.id
+    }
+    // Other work of this process has its turn.
+    await nextTurn()
+    git.checkSignal()
+  }
 }
 
-const newFolder = (): Folder => ({ folders: new Map(), leaves: new Map() })
+function advance<T>(steps: Generator<void, T, undefined>, count: number): IteratorResult<void, T> {
+  let step = steps.next()
+  for (let taken = 1; taken < count && step.done !== true; taken += 1) step = steps.next()
+  return step
+}
 
-/** All paths of the commit, as nested folders with names as bytes (latin1 strings), and the blobs that they need. */
-async function readListing(
-  git: GitSession,
-  dir: string,
-  commit: string,
-  notes: Notes,
-): Promise<{ readonly root: Folder; readonly wanted: Map<string, string[]> }> {
-  const args = ['ls-tree', '-r', '-z', '--full-tree', commit]
-  const call = git.stream(dir, args)
-  call.stdin.end()
-  const reader = new ByteReader(call.stdout)
-  const root = newFolder()
-  const wanted = new Map<string, string[]>()
-  for (let record = await reader.until(0); record !== undefined; record = await reader.until(0)) {
-    const tab = record.indexOf(0x09)
-    const [mode = '', , oid = ''] = record.toString('latin1', 0, tab).split(' ')
-    const path = record.subarray(tab + 1)
-    const shown = encodePath(path)
-    const kind = kindOf(mode, shown)
-    if (mode === '100664') notes.add('mode_normalised', shown)
-    if (!isUtf8(path)) notes.add('name_not_utf8', shown)
-    if (kind === 'gitlink') {
-      if (oid.length !== 40)
+async function findFolders(reader: ObjectReader, root: Oid, map: ObjectMap): Promise<Found> {
+  const folders = new Map<Oid, readonly GitEntry[]>()
+  const blobs = new Set<Oid>()
+  const done = new Map<Oid, Done>()
+  const isNew = (oid: Oid): boolean => {
+    if (folders.has(oid) || done.has(oid)) return false
+    const known = map.byOid(oid)
+    if (known !== undefined) done.set(oid, { id: known.id, height: known.height, notes: new Notes() })
+    return known === undefined
+  }
+  let level: readonly Oid[] = isNew(root) ? [root] : []
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth > maxDepth) throw tooDeep()
+    const next = new Set<Oid>()
+    await reader.each('tree', level, async (oid, size, bytes) => {
+      if (size > maxTreeBytes)
         throw new GitError(
           'unsupported_tree',
-          `${shown}: the submodule's commit has a SHA-256 id, which trees do not hold`,
+          `the commit holds a folder of ${size} bytes of names, which is too large`,
         )
-      notes.add('gitlink', shown)
-    } else {
-      const known = wanted.get(oid)
-      if (known === undefined) wanted.set(oid, [shown])
-      else known.push(shown)
-    }
-    place(root, path.toString('latin1'), { kind, oid })
+      const raw = await bytes.exactly(size)
+      const entries = parseTree(raw)
+      folders.set(oid, entries)
+      for (const entry of entries) {
+        if (isDirectory(entry)) next.add(entry.oid)
+        else if (entry.mode !== '160000') blobs.add(entry.oid)
+      }
+    })
+    level = [...next].filter(isNew)
   }
-  const { code, stderr } = await call.ended
-  if (code !== 0) throw failed(args, { code, stderr })
-  return { root, wanted }
+  return { folders, blobs: [...blobs], done }
 }
 
-function kindOf(mode: string, shown: string): Kind {
-  switch (mode) {
-    case '100644':
-    case '100664':
-      return 'file'
-    case '100755':
-      return 'executable'
-    case '120000':
-      return 'symlink'
-    case '160000':
-      return 'gitlink'
-    default:
-      throw new GitError('unsupported_tree', `${shown} has the mode ${mode}, which is not one that trees hold`)
-  }
-}
+const tooDeep = (): GitError =>
+  new GitError('unsupported_tree', `the commit has folders in folders more than ${maxDepth} deep`)
 
-function place(root: Folder, path: string, leaf: Leaf): void {
-  let folder = root
-  const names = path.split('/')
-  const last = names.pop() ?? ''
-  for (const name of names) {
-    let next = folder.folders.get(name)
-    if (next === undefined) {
-      next = newFolder()
-      folder.folders.set(name, next)
-    }
-    folder = next
-  }
-  if (folder.leaves.has(last))
-    throw new GitError('unsupported_tree', `${encodePath(Buffer.from(path, 'latin1'))} stands twice in the commit`)
-  folder.leaves.set(last, leaf)
-}
+type Frame = { readonly oid: Oid; readonly path: string; readonly entries: readonly GitEntry[]; at: number }
 
-/** Puts the blobs into the store. */
-async function importBlobs(
-  git: GitSession,
-  dir: string,
-  oids: readonly string[],
+/** Puts the folders into the store, inner ones first; yields after each. No recursion: a commit decides how deep it is. */
+function* build(
+  root: Oid,
+  { folders, done }: Found,
+  blobs: ReadonlyMap<Oid, ImportedBlob>,
   store: Store,
-): Promise<{ readonly ids: ReadonlyMap<string, string>; readonly pointers: readonly string[] }> {
-  const ids = new Map<string, string>()
-  const pointers: string[] = []
-  if (oids.length === 0) return { ids, pointers }
-  const args = ['cat-file', '--batch', '--buffer']
-  const call = git.stream(dir, args)
-  const feed = Readable.from(lines(oids))
-  feed.pipe(call.stdin)
-  const reader = new ByteReader(call.stdout)
-  let batch: { readonly oid: string; readonly bytes: Buffer }[] = []
-  let held = 0
-  const flush = (): void => {
-    store.transaction(() => {
-      for (const { oid, bytes } of batch) ids.set(oid, store.putBlob(bytes))
-    })
-    batch = []
-    held = 0
-  }
-  for (const oid of oids) {
-    const header = (await reader.until(0x0a))?.toString('latin1') ?? ''
-    const [got, type, length] = header.split(' ')
-    if (got !== oid || type !== 'blob') throw new GitError('io', `git cannot read the object ${oid}: ${header}`)
-    const size = Number(length)
-    if (size >= streamedBytes) {
-      ids.set(oid, await store.putBlobStream(reader.pieces(size)))
-    } else {
-      const bytes = await reader.exactly(size)
-      if (isLfsPointer(bytes)) pointers.push(oid)
-      batch.push({ oid, bytes })
-      held += size
+  map: ObjectMap,
+): Generator<void, Done, undefined> {
+  const open = (oid: Oid, path: string): Frame => ({ oid, path, entries: folders.get(oid) ?? [], at: 0 })
+  const stack: Frame[] = done.has(root) ? [] : [open(root, '')]
+  for (let top = stack.at(-1); top !== undefined; top = stack.at(-1)) {
+    const entry = top.entries[top.at]
+    if (entry === undefined) {
+      done.set(top.oid, putFolder(top, done, blobs, store, map))
+      stack.pop()
+      yield
+      continue
     }
-    await reader.exactly(1)
-    if (held >= batchBytes || batch.length >= batchCount) flush()
+    top.at += 1
+    if (!isDirectory(entry) || done.has(entry.oid)) continue
+    if (stack.length > maxDepth) throw tooDeep()
+    stack.push(open(entry.oid, `${top.path}${shownName(entry)}/`))
   }
-  flush()
-  const { code, stderr } = await call.ended
-  if (code !== 0) throw failed(args, { code, stderr })
-  return { ids, pointers }
+  const whole = done.get(root)
+  if (whole === undefined) throw new GitError('io', 'the tree of the commit was not read')
+  return whole
 }
 
-function* lines(oids: readonly string[]): Generator<string> {
-  for (let at = 0; at < oids.length; at += 500) yield `${oids.slice(at, at + 500).join('\n')}\n`
+function putFolder(
+  { oid, path, entries }: Frame,
+  done: ReadonlyMap<Oid, Done>,
+  blobs: ReadonlyMap<Oid, ImportedBlob>,
+  store: Store,
+  map: ObjectMap,
+): Done {
+  const notes = new Notes()
+  const kept: TreeEntry[] = []
+  let height = 1
+  for (const entry of entries) {
+    const shown = shownName(entry)
+    const name = Buffer.from(entry.name, 'latin1')
+    if (!isUtf8(name)) notes.add('name_not_utf8', shown)
+    if (isDirectory(entry)) {
+      const child = done.get(entry.oid)
+      if (child === undefined) throw new GitError('io', `the folder ${path}${shown} was not read`)
+      notes.addBelow(shown, child.notes)
+      height = Math.max(height, child.height + 1)
+      // One that holds nothing but such folders goes with them.
+      if (child.id === store.emptyTree && child.notes.empty) notes.add('empty_directory_dropped', shown)
+      if (child.id !== store.emptyTree) kept.push({ name, kind: 'directory', id: child.id })
+      continue
+    }
+    const kind = kindOf(entry, `${path}${shown}`)
+    if (kind === 'gitlink') {
+      notes.add('gitlink', shown)
+      kept.push({ name, kind, id: entry.oid })
+      continue
+    }
+    if (!exactModes.has(entry.mode)) notes.add('mode_normalised', shown)
+    const blob = blobs.get(entry.oid)
+    if (blob === undefined) throw new GitError('io', `the content of ${path}${shown} was not read`)
+    if (blob.pointer) notes.add('lfs_pointer', shown)
+    kept.push({ name, kind, id: blob.id })
+  }
+  if (height > maxDepth) throw tooDeep()
+  if (objectId('tree', encodeTree(entries)) !== oid) notes.add('tree_normalised', '')
+  const id = put(store, kept, path)
+  if (notes.empty) map.put({ oid, id, height })
+  return { id, height, notes }
 }
 
-const lfsVersion = Buffer.from('version https://git-lfs.github.com/spec/v1\n')
-function isLfsPointer(bytes: Buffer): boolean {
-  return bytes.length < 1024 && bytes.subarray(0, lfsVersion.length).equals(lfsVersion)
-}
-
-function putFolder(store: Store, folder: Folder, ids: ReadonlyMap<string, string>, path = ''): string {
-  const entries: TreeEntry[] = []
-  for (const [name, child] of folder.folders) {
-    entries.push({
-      name: Buffer.from(name, 'latin1'),
-      kind: 'directory',
-      id: putFolder(store, child, ids, `${path}${name}/`),
-    })
-  }
-  for (const [name, { kind, oid }] of folder.leaves) {
-    entries.push({ name: Buffer.from(name, 'latin1'), kind, id: kind === 'gitlink' ? oid : (ids.get(oid) ?? '') })
-  }
+function put(store: Store, entries: readonly TreeEntry[], path: string): string {
   try {
     return store.putTree(entries)
   } catch (error) {
     if (!(error instanceof StoreError) || (error.code !== 'bad_name' && error.code !== 'bad_argument')) throw error
-    const where = path === '' ? 'the root' : encodePath(Buffer.from(path, 'latin1'))
+    const where = path === '' ? 'the root' : path
     throw new GitError('unsupported_tree', `${where} of the commit holds what no tree may hold: ${error.message}`, {
       cause: error,
     })
   }
+}
+
+const shownName = ({ name }: GitEntry): string => encodePath(Buffer.from(name, 'latin1'))
+
+const exactModes: ReadonlySet<string> = new Set(['100644', '100755', '120000'])
+
+/** What an entry is. Old repositories have other bits of permission than git writes today. */
+function kindOf({ mode }: GitEntry, where: string): 'file' | 'executable' | 'symlink' | 'gitlink' {
+  if (mode === '120000') return 'symlink'
+  if (mode === '160000') return 'gitlink'
+  if (/^100[0-7]{3}$/.test(mode)) return (Number.parseInt(mode, 8) & 0o100) === 0 ? 'file' : 'executable'
+  throw new GitError('unsupported_tree', `${where} has the mode ${mode}, which is not one that trees hold`)
 }

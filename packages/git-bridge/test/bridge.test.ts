@@ -17,6 +17,8 @@ const importAs = (name: string, src: string, ref?: string): Promise<ImportResult
   here.bridge.import({ src, name, actor, ...(ref === undefined ? {} : { ref }) })
 const exportTo = (name: string, tree: string, branch: string, extra: object = {}) =>
   here.bridge.export({ name, tree, branch, message: `export to ${branch}`, actor, ...extra })
+/** What is in the folder of the clones, without the lock, which stays. */
+const clones = (): readonly string[] => readdirSync(here.repos).filter((name) => name !== '.lock')
 const clone = (name: string): string => join(here.repos, `${name}.git`)
 
 async function refusal(promise: Promise<unknown>): Promise<GitError> {
@@ -184,7 +186,7 @@ describe('import', () => {
     expect(await codeOf(importAs('src', src, 'refs/heads/main:refs/heads/planted'))).toBe('bad_ref')
     expect(await codeOf(importAs('src', src, '--upload-pack=id'))).toBe('bad_ref')
     expect(await codeOf(importAs('closed', 'http://127.0.0.1:9/x.git'))).toBe('unreachable')
-    expect(readdirSync(here.repos)).toEqual(['src.git'])
+    expect(clones()).toEqual(['src.git'])
   })
 
   test('that wants a credential is refused without asking anybody', async () => {
@@ -208,7 +210,7 @@ describe('import', () => {
     const running = here.bridge.import({ src, name: 'src', actor, signal: later.signal })
     later.abort()
     expect(await codeOf(running)).toBe('cancelled')
-    expect(readdirSync(here.repos).filter((name) => name !== 'src.git')).toEqual([])
+    expect(clones()).toEqual([])
     expect((await importAs('src', src)).commit).toBe(git(src, 'rev-parse', 'HEAD'))
   })
 
@@ -239,7 +241,7 @@ describe('import', () => {
     write(src, { two: '2' })
     const second = commitAll(src, 'second')
     expect((await other.bridge.import({ src, name: 'src', actor })).commit).toBe(second)
-    expect(readdirSync(here.repos)).toEqual(['src.git'])
+    expect(clones()).toEqual(['src.git'])
     await other.remove()
   })
 

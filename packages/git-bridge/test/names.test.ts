@@ -104,9 +104,18 @@ describe('parseSource', () => {
   test.each([
     ['/srv/x.git', { kind: 'path', path: '/srv/x.git' }],
     ['file:///srv/a%20b.git', { kind: 'path', path: '/srv/a b.git' }],
-    ['https://example.com/x.git', { kind: 'address', address: 'https://example.com/x.git' }],
-    ['ssh://git@example.com/x.git', { kind: 'address', address: 'ssh://git@example.com/x.git' }],
-    ['git@example.com:team/x.git', { kind: 'address', address: 'git@example.com:team/x.git' }],
+    [
+      'https://example.com/x.git',
+      { kind: 'address', scheme: 'https', host: 'example.com', address: 'https://example.com/x.git' },
+    ],
+    [
+      'ssh://git@example.com/x.git',
+      { kind: 'address', scheme: 'ssh', host: 'example.com', address: 'ssh://git@example.com/x.git' },
+    ],
+    [
+      'git@example.com:team/x.git',
+      { kind: 'address', scheme: 'ssh', host: 'example.com', address: 'git@example.com:team/x.git' },
+    ],
   ])('takes %s', (src, source) => expect(parseSource(src)).toEqual(source))
 
   test.each([
