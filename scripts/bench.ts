@@ -4,6 +4,7 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { cpus } from 'node:os'
 import { parseArgs } from 'node:util'
 import { compare, type Comparison, type Outcome } from '../bench/measure.ts'
+import * as git from '../bench/git.ts'
 import * as microvm from '../bench/microvm.ts'
 import * as microvmStart from '../bench/microvm-start.ts'
 import * as providerStream from '../bench/provider-stream.ts'
@@ -18,6 +19,7 @@ const subjects: Readonly<Record<string, readonly Comparison[]>> = {
   'session-append': sessionAppend.comparisons,
   'session-open': sessionOpen.comparisons,
   store: store.comparisons,
+  git: git.comparisons,
   'provider-stream': providerStream.comparisons,
   tui: tui.comparisons,
   'microvm-start': microvmStart.comparisons,

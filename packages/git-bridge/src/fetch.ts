@@ -1,3 +1,6 @@
+import { existsSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { GitSession } from './git.ts'
 import { textOf, type Source } from './names.ts'
 import { commitOf, importedName, isAncestor, listRefs, type RefMap } from './refs.ts'
@@ -70,11 +73,7 @@ export async function fetchAll(
     ...(extra ? [`+${wanted}:${importedName(wanted)}`] : []),
   ])
   if (answer.code !== 0) throw transportError(answer, git.answered)
-  if (
-    /shallow roots are not allowed/.test(answer.stderr) ||
-    (await git.text(dir, ['rev-parse', '--is-shallow-repository'])) === 'true'
-  )
-    throw shallow()
+  if (/shallow roots are not allowed/.test(answer.stderr) || existsSync(join(dir, 'shallow'))) throw shallow()
   const branch = wanted ?? (head.kind === 'branch' ? head.branch : undefined)
   const notes = await followRemote(git, dir, before, branch?.replace(/^refs\/heads\//, ''))
   return { head, notes }
@@ -90,6 +89,8 @@ export async function setCurrent(
   found: { readonly commit: string; readonly ref: string },
 ): Promise<void> {
   const isBranch = found.ref.startsWith(heads) && (await commitOf(git, dir, found.ref)) === found.commit
+  const now = (await readFile(join(dir, 'HEAD'), 'utf8')).trim()
+  if (now === (isBranch ? `ref: ${found.ref}` : found.commit)) return
   await git.text(
     dir,
     isBranch ? ['symbolic-ref', 'HEAD', found.ref] : ['update-ref', '--no-deref', 'HEAD', found.commit],

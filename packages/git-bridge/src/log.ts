@@ -24,7 +24,15 @@ export async function readLog(
 ): Promise<readonly Commit[]> {
   const heads = await listRefs(git, dir, ['refs/heads'])
   if (from === undefined && heads.size === 0) return []
-  const args = ['log', '-z', `--format=tformat:${format}`, '--encoding=UTF-8', '--no-decorate', `--max-count=${count}`]
+  const args = [
+    'log',
+    '-z',
+    `--format=tformat:${format}`,
+    '--encoding=UTF-8',
+    '--no-decorate',
+    '--date-order',
+    `--max-count=${count}`,
+  ]
   const start = from === undefined ? ['--branches'] : ['--end-of-options', from]
   const answer = await git.ask(dir, [...args, ...start, '--'])
   if (answer.code !== 0) throw failed(['log'], answer)

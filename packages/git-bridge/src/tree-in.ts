@@ -12,8 +12,8 @@ import { treeOf } from './refs.ts'
 
 /** Largest tree object that is read, in bytes: some 5 million names in one folder. */
 const maxTreeBytes = 256 * 1024 * 1024
-/** Folders that are put into the store in one transaction. */
-const batchFolders = 200
+/** Names that are put into the store in one transaction, and a little more: a folder goes in whole. */
+const batchNames = 1_000
 
 /** A git tree in the store: how many levels it has, and what there is to say about what is in it. */
 type Done = { readonly id: string; readonly height: number; readonly notes: Notes }
@@ -47,7 +47,7 @@ export async function importTree(
   await reader.end()
   const building = build(root, found, blobs, store, map)
   for (;;) {
-    const step = store.transaction(() => advance(building, batchFolders))
+    const step = store.transaction(() => advance(building))
     if (step.done === true) {
       notes.addBelow('', step.value.notes)
       return step.value.id
@@ -58,10 +58,14 @@ export async function importTree(
   }
 }
 
-function advance<T>(steps: Generator<void, T, undefined>, count: number): IteratorResult<void, T> {
-  let step = steps.next()
-  for (let taken = 1; taken < count && step.done !== true; taken += 1) step = steps.next()
-  return step
+function advance<T>(steps: Generator<number, T, undefined>): IteratorResult<number, T> {
+  let names = 0
+  for (;;) {
+    const step = steps.next()
+    if (step.done === true) return step
+    names += step.value
+    if (names >= batchNames) return step
+  }
 }
 
 async function findFolders(reader: ObjectReader, root: Oid, map: ObjectMap): Promise<Found> {
@@ -102,14 +106,14 @@ const tooDeep = (): GitError =>
 
 type Frame = { readonly oid: Oid; readonly path: string; readonly entries: readonly GitEntry[]; at: number }
 
-/** Puts the folders into the store, inner ones first; yields after each. No recursion: a commit decides how deep it is. */
+/** Puts the folders into the store, inner ones first; yields the names in each. No recursion: a commit decides how deep it is. */
 function* build(
   root: Oid,
   { folders, done }: Found,
   blobs: ReadonlyMap<Oid, ImportedBlob>,
   store: Store,
   map: ObjectMap,
-): Generator<void, Done, undefined> {
+): Generator<number, Done, undefined> {
   const open = (oid: Oid, path: string): Frame => ({ oid, path, entries: folders.get(oid) ?? [], at: 0 })
   const stack: Frame[] = done.has(root) ? [] : [open(root, '')]
   for (let top = stack.at(-1); top !== undefined; top = stack.at(-1)) {
@@ -117,7 +121,7 @@ function* build(
     if (entry === undefined) {
       done.set(top.oid, putFolder(top, done, blobs, store, map))
       stack.pop()
-      yield
+      yield top.entries.length + 1
       continue
     }
     top.at += 1

@@ -1,4 +1,5 @@
 import type { Store } from '@reve/content-store'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { ByteReader } from './byte-reader.ts'
 import { encodeCommit, type CommitText } from './commit.ts'
 import { GitError } from './errors.ts'
@@ -10,7 +11,7 @@ import type { ObjectMap } from './object-map.ts'
 import { PackWriter } from './pack.ts'
 
 /** Pairs that are kept in one transaction. */
-const batchPairs = 2_000
+const batchPairs = 1_000
 
 /** Objects that a clone does not have: blobs by git's name with the store's, and folders of the store. */
 type Missing = { readonly blobs: Map<Oid, string>; readonly folders: Map<Oid, string> }
@@ -55,6 +56,8 @@ export class Outgoing {
       this.#store.transaction(() => {
         for (const pair of this.#ids.found.slice(at, at + batchPairs)) this.#map.put(pair)
       })
+      // Other work of this process has its turn.
+      await nextTurn()
     }
     return id
   }
