@@ -75,7 +75,7 @@ export class GitSession implements AsyncDisposable {
 
   /** Whether the other side was shown a credential. */
   get answered(): boolean {
-    return this.#answered
+    return this.#answered || this.#options.remote?.credential?.scheme === 'ssh'
   }
 
   /** @throws GitError `cancelled`. */
@@ -214,6 +214,6 @@ export function failed(
 /** The part of git's messages that says what went wrong. */
 export function lastLines(stderr: string): string {
   const lines = stderr.split('\n').filter((line) => line.trim() !== '')
-  const telling = lines.filter((line) => /^(?:fatal|error|remote| !)/.test(line))
+  const telling = lines.filter((line) => /^(?:fatal|error|remote|ssh:| !)|Permission denied|Host key/.test(line))
   return (telling.length > 0 ? telling : lines).slice(-6).join('; ').slice(0, 1_000) || 'it said nothing'
 }
