@@ -13,7 +13,7 @@ import { checkBranch, checkRepoName, checkRevision, parseSource, textOf, type So
 import { Notes } from './notes.ts'
 import { ObjectMap } from './object-map.ts'
 import { checkPerson, parsePerson, type Person } from './person.ts'
-import { checkTarget, pushBranch, type PushResult } from './push.ts'
+import { checkTarget, pushBranch, pushCancelled, type PushResult } from './push.ts'
 import { commitOf, findCommit } from './refs.ts'
 import type {
   ExportRequest,
@@ -194,7 +194,7 @@ class Bridge implements GitBridge {
     const named = request.remote === undefined || request.remote === 'origin' ? undefined : parseSource(request.remote)
     const target = named ?? (await this.#origin(name, request))
     const remote = await this.#remote(target)
-    return this.#change(name, { ...request, remote }, async (git, dir) => {
+    const pushing = this.#change(name, { ...request, remote }, async (git, dir) => {
       const commit = await commitOf(git, dir, `refs/heads/${branch}`)
       if (commit === undefined)
         throw new GitError('no_such_branch', `the clone ${name} has no branch ${branch}`, {
@@ -202,6 +202,9 @@ class Bridge implements GitBridge {
         })
       await checkTarget(target, this.#options.ownUid ?? process.getuid?.())
       return pushBranch(git, dir, branch, commit, named === undefined ? 'origin' : textOf(named))
+    })
+    return pushing.catch((error: unknown) => {
+      throw error instanceof GitError && error.code === 'cancelled' ? pushCancelled(branch, error) : error
     })
   }
 

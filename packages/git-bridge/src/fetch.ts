@@ -58,7 +58,7 @@ export async function fetchAll(
   const extra = wanted !== undefined && wanted.startsWith('refs/') && !/^refs\/(?:heads|tags)\//.test(wanted)
   const answer = await git.askGuarded(dir, [
     'fetch',
-    '--quiet',
+    // Quiet, it would not say how far it is.
     '--progress',
     ...server,
     '--prune',

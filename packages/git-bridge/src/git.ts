@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Duplex, type Readable, type Writable } from 'node:stream'
+import { redactSecrets } from '@reve/base'
 import { answerOn } from './credential-channel.ts'
 import { secretsOf } from './credentials.ts'
 import { GitError } from './errors.ts'
@@ -68,7 +69,11 @@ export class GitSession implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     const running = [...this.#running]
     const closed = running.map((child) => new Promise<void>((resolve) => void child.once('close', () => resolve())))
-    for (const child of running) stopGroup(child)
+    for (const child of running) {
+      stopGroup(child)
+      // Nobody reads it any more, and one with unread output does not count as closed.
+      child.stdout?.destroy()
+    }
     await Promise.all(closed)
     await rm(this.#scratch, { recursive: true, force: true })
   }
@@ -81,6 +86,11 @@ export class GitSession implements AsyncDisposable {
   /** @throws GitError `cancelled`. */
   checkSignal(): void {
     if (this.#options.signal?.aborted === true) throw new GitError('cancelled', 'the git call was cancelled')
+  }
+
+  /** Text of the other side without the credential that it was shown. */
+  redact(text: string): string {
+    return redactSecrets(text, this.#secrets)
   }
 
   report(progress: GitProgress): void {

@@ -72,7 +72,8 @@ export async function pushBranch(
     .map((text) => /^([ +\-*=!])\t([^\t]*)\t(.*)$/.exec(text))
     .find((match) => match !== null)
   if (line === undefined || line === null) throw transportError(answer, git.answered)
-  const [, flag = '', , summary = ''] = line
+  const [, flag = '', , said = ''] = line
+  const summary = git.redact(said)
   const done = (outcome: PushResult['outcome']): PushResult => ({ branch, commit, remote, outcome })
   switch (flag) {
     case '*':
@@ -84,6 +85,14 @@ export async function pushBranch(
     default:
       return done('updated')
   }
+}
+
+/** The error for a push that was cut off: the other side may have taken it before. */
+export function pushCancelled(branch: string, cause: GitError): GitError {
+  return new GitError('cancelled', `the push of ${branch} was cancelled, and may have arrived`, {
+    cause,
+    hint: 'push it again: what has arrived is said to be up to date',
+  })
 }
 
 function rejected(branch: string, summary: string, stderr: string): GitError {

@@ -56,6 +56,21 @@ test('a server that has no such repository is told from one that does not answer
   expect((await importFrom('http://no-such-host.invalid/x.git')).code).toBe('unreachable')
 })
 
+test('a push that is called off says that it may have arrived', async () => {
+  const stop = new AbortController()
+  await using server = await startGitServer(here.root, {
+    gate: (request) => {
+      if (request.method !== 'POST' || request.url?.endsWith('git-receive-pack') !== true) return false
+      stop.abort()
+      return true
+    },
+  })
+  const { tree } = await here.bridge.import({ src: server.url('remote.git'), name: 'web', actor })
+  await here.bridge.export({ name: 'web', tree, branch: 'new', message: 'new', actor })
+  const error = await refusal(here.bridge.push({ name: 'web', branch: 'new', actor, signal: stop.signal }))
+  expect([error.code, error.hint]).toEqual(['cancelled', expect.stringContaining('push it again')])
+})
+
 describe('a server that wants a login', () => {
   test('gets it for import and push, and nobody else sees it', async () => {
     const { gate, seen } = wantLogin(login)
