@@ -1,18 +1,7 @@
-import {
-  constants,
-  copyFileSync,
-  existsSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  closeSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from 'node:fs'
+import { constants, copyFileSync, existsSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Database } from './database.ts'
+import { makeFolder, syncPath } from './durable.ts'
 import { StoreError } from './errors.ts'
 import { Pace } from './host-dir.ts'
 import { failed } from './layout.ts'
@@ -42,7 +31,7 @@ export async function backup(
   const pace = new Pace(options.signal)
   const file = join(dir, 'kc.db')
   try {
-    mkdirSync(dir, { recursive: true, mode: 0o700 })
+    makeFolder(dir)
     refuseOthers(dir)
     const draft = `${file}.new`
     // A journal of a copy that was cut off would be taken for one of this copy.
@@ -50,22 +39,25 @@ export async function backup(
     // The rows of one moment; what they name was durable before, and never goes.
     database.backup(draft)
     let [files, bytes] = [0, statSync(draft).size]
+    const folders = new Set<string>()
     for (const { id, path } of objects.files()) {
       await pace.step(4)
       const target = join(dir, 'blobs', id.slice(0, 2), id.slice(2))
       const { size } = statSync(path)
       if (existsSync(target) && statSync(target).size === size) continue
-      mkdirSync(dirname(target), { recursive: true, mode: 0o700 })
+      makeFolder(dirname(target))
       copyFileSync(path, `${target}.new`, constants.COPYFILE_FICLONE)
-      sync(`${target}.new`)
+      syncPath(`${target}.new`)
       renameSync(`${target}.new`, target)
+      folders.add(dirname(target))
       files += 1
       bytes += size
       options.onProgress?.({ files, bytes })
     }
-    sync(draft)
+    for (const folder of folders) syncPath(folder)
+    syncPath(draft)
     renameSync(draft, file)
-    sync(dir)
+    syncPath(dir)
     return { files, bytes }
   } catch (error) {
     throw error instanceof StoreError ? error : failed(dir === root ? root : dir, error)
@@ -85,13 +77,4 @@ function refuseOthers(dir: string): void {
     path: dir,
     hint: 'give a new folder, or the one of an earlier backup that nobody has open',
   })
-}
-
-function sync(path: string): void {
-  const fd = openSync(path, constants.O_RDONLY)
-  try {
-    fsyncSync(fd)
-  } finally {
-    closeSync(fd)
-  }
 }

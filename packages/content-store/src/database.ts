@@ -1,17 +1,8 @@
-import {
-  chmodSync,
-  closeSync,
-  existsSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  readSync,
-  realpathSync,
-  statSync,
-} from 'node:fs'
+import { chmodSync, closeSync, existsSync, openSync, readFileSync, readSync, realpathSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { messageOf } from '@reve/base'
 import Sqlite from 'better-sqlite3'
+import { makeFolder } from './durable.ts'
 import { hasCode, StoreError } from './errors.ts'
 
 /** A value that SQLite binds or gives. */
@@ -328,7 +319,7 @@ function readMounts(): string | undefined {
 
 /** Makes the store's folder, private to its owner. */
 export function makeRoot(root: string): void {
-  mkdirSync(root, { recursive: true, mode: 0o700 })
+  makeFolder(root)
   // A folder that was there already, or a umask of its own.
   if ((statSync(root).mode & 0o777) !== 0o700) chmodSync(root, 0o700)
 }

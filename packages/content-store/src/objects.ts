@@ -14,6 +14,7 @@ import {
 import { join } from 'node:path'
 import { messageOf } from '@reve/base'
 import type { Database } from './database.ts'
+import { makeFolder, syncPath } from './durable.ts'
 import { hasCode, StoreError } from './errors.ts'
 import { type Hasher, treeKeys } from './hasher.ts'
 import type { BlobId, Hash } from './types.ts'
@@ -67,7 +68,7 @@ export class Objects {
     // What a killed process left half written; nothing names it.
     rmSync(this.#temporary, { recursive: true, force: true })
     mkdirSync(this.#temporary, { mode: 0o700 })
-    mkdirSync(this.#blobs, { recursive: true, mode: 0o700 })
+    makeFolder(this.#blobs)
   }
 
   /** Folder for short-lived files on the store's own disk, private to it. */
@@ -133,9 +134,9 @@ export class Objects {
   /** Writes the rows of blobs whose bytes are ready, in one transaction. */
   putPending(pending: readonly PendingBlob[]): void {
     const folders = new Set(pending.flatMap((blob) => (blob.folder === null ? [] : [blob.folder])))
-    for (const folder of folders) syncFolder(folder)
+    for (const folder of folders) syncPath(folder)
     // A folder may itself be new, or be left by a process that died before it could say so.
-    if (folders.size > 0) syncFolder(this.#blobs)
+    if (folders.size > 0) syncPath(this.#blobs)
     this.#database.transaction(() => {
       for (const blob of pending) {
         const hash = Buffer.from(blob.id, 'hex')
@@ -303,15 +304,6 @@ const corrupt = (id: Hash, kind: ObjectKind, where: string): StoreError =>
     path: where,
     hint: restoreHint,
   })
-
-function syncFolder(folder: string): void {
-  const fd = openSync(folder, constants.O_RDONLY)
-  try {
-    fsyncSync(fd)
-  } finally {
-    closeSync(fd)
-  }
-}
 
 /** Reads up to `limit` bytes from the file's position. */
 export function readAll(fd: number, limit: number): Buffer {

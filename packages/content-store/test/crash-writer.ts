@@ -3,9 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { openStore, type Store, type TreeId } from '../src/index.ts'
 
-/** A child that writes until it is killed: each acknowledged move is one line on standard output. */
+/** A child that writes until it is killed, or for so many steps: each acknowledged move is one line on standard output. */
 const store = await openStore(process.argv[2] ?? '')
 const folder = process.argv[3] ?? mkdtempSync(join(tmpdir(), 'content-store-'))
+const steps = Number(process.argv[4] ?? Number.POSITIVE_INFINITY)
 const actor = 'writer'
 if (store.refs.find('main') === undefined) {
   store.refs.create('main', store.emptyTree, { actor })
@@ -34,7 +35,7 @@ async function captured(store: Store, tree: TreeId, rev: number): Promise<TreeId
   return (await store.capture(slot, { base: tree })).tree
 }
 
-for (let step = 0; ; step++) {
+for (let step = 0; step < steps; step++) {
   const ref = store.refs.get('main')
   const move = (newTree: TreeId): void => {
     const moved = store.refs.move('main', { actor, expectedTree: ref.tree, expectedRev: ref.rev, newTree })
