@@ -124,6 +124,17 @@ describe('a run without a tool', () => {
     )
   })
 
+  test('an answer that was cut off is given, and said to be cut off', async () => {
+    const folder = await folderWith(agentFiles('- { text: Half of, stop: length }\n- { text: "", stop: length }\n'))
+    const cut = await reve(['run', 'hello'], folder)
+    expect([cut.code, cut.stdout]).toEqual([0, 'Half of\n'])
+    expect(cut.stderr).toContain('the answer ends where the model may write no more at once (maxTokens in models.yml)')
+    // All that the model may write can go into a thought.
+    const nothing = await reve(['run', '--continue', 'go on'], folder)
+    expect(nothing.code).toBe(0)
+    expect(nothing.stderr).toContain('the answer ends where the model may write no more')
+  })
+
   test("a model's escape sequences do not reach a terminal, and a call of a tool that does not exist is shown", async () => {
     const folder = await folderWith(
       agentFiles('- text: "\\e]0;owned\\a\\e[2Jcalm"\n  calls: [{ name: "no\\e[31mpe" }]\n- text: end\n'),

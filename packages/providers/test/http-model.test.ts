@@ -1,4 +1,4 @@
-import { createServer } from 'node:net'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { describe, expect, test } from 'vitest'
 import { createHttpModel } from '../src/index.ts'
 import type { Api, ModelFailure, ModelOutcome } from '../src/index.ts'
@@ -267,6 +267,16 @@ describe('a stream that breaks', () => {
     expect(step.value).toMatchObject({ type: 'answer', message: { content: [{ text: 'ab' }] } })
   })
 
+  test('a long answer is not hurried', async () => {
+    // Eight pieces take longer in all than the headers may, and each comes long before silence is too long.
+    const words = Array.from({ length: 8 }, (_, index) => sse({ choices: [{ delta: { content: `${index}` } }] }))
+    const outcome = await answerTo({ pieces: [...words, sse('[DONE]')], gapMs: 300 }, 'openai-completions', {
+      headersTimeoutMs: 2000,
+      idleTimeoutMs: 60_000,
+    })
+    expect(outcome).toMatchObject({ type: 'answer', message: { content: [{ text: '01234567' }] } })
+  })
+
   test('silence after the reason to stop is an answer', async () => {
     const outcome = await answerTo(
       { pieces: [sse({ choices: [{ delta: { content: 'hi' }, finish_reason: 'stop' }] })], after: 'hang' },
@@ -304,6 +314,30 @@ describe('a stream that breaks', () => {
     expect(text).toContain('ECONNREFUSED')
     expect(text).not.toContain('secret=abc')
     expect(text).not.toContain(key)
+  })
+
+  test('a connection that breaks before an answer is tried again', async () => {
+    const breaks: readonly ((socket: Socket) => void)[] = [
+      (socket) => socket.destroy(),
+      (socket) => socket.resetAndDestroy(),
+      (socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-ty'),
+      (socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 100\r\ncontent-type: text/event-stream\r\n\r\n'),
+      (socket) => socket.end('not HTTP at all\r\n\r\n'),
+    ]
+    for (const end of breaks) {
+      const server = createServer((socket) => {
+        socket.on('error', () => undefined)
+        socket.once('data', () => end(socket))
+      })
+      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', () => resolve()))
+      const { port } = server.address() as AddressInfo
+      const { outcome } = await run(createHttpModel(config({ baseUrl: `http://127.0.0.1:${port}/v1` })))
+      expect([String(end), outcome]).toMatchObject([
+        String(end),
+        { type: 'failed', outputShown: false, failure: { retryable: true } },
+      ])
+      server.close()
+    }
   })
 
   test('a host that does not exist', async () => {

@@ -74,6 +74,12 @@ function conclude(result: RunResult, options: RunCommand, output: Output): numbe
   switch (result.outcome) {
     case 'completed':
       if (!options.json) output.result(result.text)
+      if (result.reason === 'length') {
+        output.note(
+          paint('yellow', '  ! '),
+          'the answer ends where the model may write no more at once (maxTokens in models.yml); go on with: reve run --continue "go on"',
+        )
+      }
       return exitCode.done
     case 'aborted':
       output.note(paint('yellow', 'stopped'), '; nothing is lost, go on with: reve run --continue')
