@@ -2,7 +2,7 @@ import { isReveError } from '@reve/base'
 import type { Harness, RunResult } from '@reve/harness'
 import { type EntryLine, isEntry, readSession, type SessionLog, type SessionView } from '@reve/session-log'
 import { basename, dirname, join } from 'node:path'
-import { spokenIn } from '../log-text.ts'
+import { type Spoken, spokenIn } from '../log-text.ts'
 import { hasAttribute, quoted } from '../quoted.ts'
 import type { Answer, InboxMessage } from './channel.ts'
 
@@ -85,7 +85,7 @@ export function sessionConversation(
       const said = since.slice(0, until).findLast(({ role, text }) => role === 'assistant' && text !== '')
       return said === undefined
         ? { ok: false, text: 'The work on this was interrupted.' }
-        : { ok: true, text: said.text }
+        : { ok: true, text: wholeOrCut(said.text, said.cut) }
     },
   }
 }
@@ -99,7 +99,7 @@ function answerOf(result: RunResult | undefined, signal: AbortSignal): Answer | 
   const { outcome, text, reason } = result
   switch (outcome) {
     case 'completed':
-      return { ok: true, text }
+      return { ok: true, text: wholeOrCut(text, reason === 'length') }
     case 'aborted':
       // Our own end: the next process goes on with it.
       return signal.aborted ? undefined : { ok: false, text: 'The work on this was stopped.' }
@@ -112,6 +112,10 @@ function answerOf(result: RunResult | undefined, signal: AbortSignal): Answer | 
   }
 }
 
+/** Whoever reads an answer that was cut off must not take it for all that there is to say. */
+const wholeOrCut = (text: string, cut: boolean): string =>
+  cut ? `${text}\n\n(The answer was cut off here.)`.trimStart() : text
+
 function entryOf(view: SessionView, id: string): string | undefined {
   const line = view.lines.findLast((candidate) => {
     if (!isEntry(candidate)) return false
@@ -122,11 +126,7 @@ function entryOf(view: SessionView, id: string): string | undefined {
 }
 
 /** What was said on the lane after an entry; undefined when the entry is not on its path. */
-function sinceEntry(
-  log: SessionLog,
-  lane: string,
-  entryId: string | undefined,
-): readonly { readonly role: string; readonly text: string }[] | undefined {
+function sinceEntry(log: SessionLog, lane: string, entryId: string | undefined): readonly Spoken[] | undefined {
   const path: readonly EntryLine[] = log.path(log.leaf(lane))
   const at = path.findIndex(({ id }) => id === entryId)
   return at < 0 ? undefined : path.slice(at + 1).flatMap((entry) => spokenIn(entry['message']) ?? [])

@@ -46,6 +46,10 @@ export function sessionBeats(
         signal,
         ...(continues ? {} : { from: null }),
       })
+      // Half a message would be taken for what it says.
+      if (outcome === 'completed' && reason === 'length') {
+        throw new HeartbeatError('run_failed', 'its answer was cut off where the model may write no more at once')
+      }
       if (outcome === 'completed') return text
       throw new HeartbeatError('run_failed', `its run ${outcome}: ${error?.message ?? reason ?? 'no reason was given'}`)
     },

@@ -79,6 +79,14 @@ test('a message waits until the lane is free; when it ends with the process, the
   expect(second.harness.messages().filter(({ role }) => role === 'user')).toHaveLength(2)
 })
 
+test('an answer that was cut off says so, also when it is found later', async () => {
+  const cut = await session(answering(() => 'Half of', 'length'))
+  const conversation = sessionConversation(cut, { after })
+  const answer = { ok: true, text: 'Half of\n\n(The answer was cut off here.)' }
+  expect(await conversation.deliver(message, signal)).toEqual(answer)
+  expect(await conversation.follow('m_1', signal)).toEqual(answer)
+})
+
 test('one that nobody can answer says so, and nothing of why', async () => {
   const failing = await session({
     ...answering(() => ''),

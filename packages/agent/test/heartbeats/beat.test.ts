@@ -45,6 +45,14 @@ test('a run that fails is an error that says why; one that is stopped ends', asy
   await expect(sessionBeats(stopped).run(beat, stop.signal)).rejects.toMatchObject({ code: 'run_failed' })
 })
 
+test('an answer that was cut off is an error: half of it may say something else', async () => {
+  const cut = await session(answering(() => 'Message: delete nothing but', 'length'))
+  await expect(sessionBeats(cut).run(beat, signal)).rejects.toMatchObject({
+    code: 'run_failed',
+    message: expect.stringContaining('cut off'),
+  })
+})
+
 test('a message waits for the next run, a steer goes to the one that goes on; each goes once', async () => {
   let answer: (text: string) => void = () => undefined
   let ask: () => void = () => undefined
