@@ -62,7 +62,22 @@ test('init makes an agent in a folder with spaces and an emoji, and is idempoten
   const folder = await folderWith({})
   const first = await reve(['init', 'my agent 🦊'], folder)
   expect(first).toMatchObject({ code: 0, stderr: '' })
-  expect(first.stdout).toContain(`initialised ${join(folder, 'my agent 🦊')}\n  + agent.lua\n  + sandbox.lua`)
+  expect(first.stdout.split('\n')).toEqual([
+    `initialised ${join(folder, 'my agent 🦊')}`,
+    '  + agent.lua',
+    '  + sandbox.lua',
+    '  + tools/example.lua',
+    '  + instructions.md',
+    '  + models.yml',
+    '  + workspace/AGENTS.md',
+    '  + workspace/SOUL.md',
+    '  + workspace/KNOWLEDGE.md',
+    '  + workspace/HEARTBEAT.yml',
+    '  + .gitignore',
+    '',
+    'edit instructions.md, then run reve here',
+    '',
+  ])
   const agent = join(folder, 'my agent 🦊')
   await appendFile(join(agent, 'instructions.md'), '\nBe brief.\n')
   const second = await reve(['init'], agent)
@@ -70,11 +85,14 @@ test('init makes an agent in a folder with spaces and an emoji, and is idempoten
   expect(second.stdout).toContain('  · instructions.md (changed; kept)')
   const info = await reve(['info'], agent)
   expect(info.code).toBe(0)
-  expect(info.stdout.split('\n').slice(0, 4)).toEqual([
+  expect(info.stdout.split('\n')).toEqual([
     `root      ${agent}`,
     'model     openai/gpt-5.6-luna',
     'thinking  low',
     'sandbox   debian:trixie-slim (2 cpu, 2048MB)',
+    expect.stringMatching(/^egress {4}.*\bapi\.github\.com, .*\bgithub\.com, .*\braw\.githubusercontent\.com/),
+    'tools     example',
+    '',
   ])
   expect(await reve(['tool'], agent)).toMatchObject({
     code: 0,
