@@ -73,3 +73,18 @@ export function missing({ path, title, row }: Shown): string | undefined {
 }
 
 const hasKey = (source: string, key: string): boolean => /^\w+$/.test(key) && new RegExp(`\\b${key}:`).test(source)
+
+/** What a page says of tests that are not there, with its lines. */
+export const lostIn = (rows: readonly Row[]): readonly string[] =>
+  rows.flatMap(({ line, cells }) =>
+    cells
+      .flatMap(shownIn)
+      .flatMap((shown) => missing(shown) ?? [])
+      .map((why) => `line ${line}: ${why}`),
+  )
+
+/** The first cells that several rows have. */
+export function twiceIn(rows: readonly Row[]): readonly string[] {
+  const first = rows.map(({ cells }) => cells[0] ?? '')
+  return first.filter((text, index) => first.indexOf(text) !== index)
+}

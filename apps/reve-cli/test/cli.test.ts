@@ -1,5 +1,6 @@
 import { appendFile, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { agentFiles, folderWith, reve } from './run-cli.ts'
 
@@ -98,6 +99,13 @@ test('init makes an agent in a folder with spaces and an emoji, and is idempoten
     code: 0,
     stdout: expect.stringMatching(/^example {14}Summarize/),
   })
+})
+
+test('the repository itself is an agent', async () => {
+  const root = fileURLToPath(new URL('../../..', import.meta.url))
+  const info = await reve(['info', '--json'], root)
+  expect([info.code, info.stderr]).toEqual([0, ''])
+  expect(JSON.parse(info.stdout)).toMatchObject({ model: 'openai/gpt-5.6-luna', sandbox: { secrets: [] }, tools: [] })
 })
 
 describe('a run without a tool', () => {

@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import { openAgent } from '../src/index.ts'
 import { newestFile, newSession } from '../src/sessions.ts'
@@ -140,6 +141,39 @@ test('a task is done by a sub-agent on a lane of its own, not without end', asyn
   const [result] = session.harness.messages().filter((message) => message.role === 'toolResult')
   expect(result).toMatchObject({ isError: false, content: [{ text: 'Found.' }] })
   expect(JSON.stringify(session.log.lines)).toContain('sub-agents may call sub-agents 3 deep')
+})
+
+test('the model is told of the skills and the memory that there are at each run', async () => {
+  const systems: string[] = []
+  const server = createServer((request, response) => {
+    void text(request).then((body) => {
+      systems.push(JSON.stringify((JSON.parse(body) as { readonly messages: readonly unknown[] }).messages[0]))
+      response.setHeader('content-type', 'text/event-stream')
+      response.end('data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n')
+    })
+  })
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('no port')
+  const { root, open } = await agentWith({
+    'agent.lua': 'agent { model = "here/m" }',
+    'models.yml': `providers:\n  here: { api: openai-completions, baseUrl: "http://127.0.0.1:${address.port}/v1", models: [{ id: m }] }\n`,
+    'workspace/skills/early/SKILL.md': '---\nname: early\ndescription: Was there at first.\n---\n',
+  })
+  await using agent = await open()
+  await using session = await agent.openSession({ session: 'new' })
+  await session.harness.prompt('one')
+  await mkdir(join(root, 'workspace/skills/late'))
+  await writeFile(join(root, 'workspace/skills/late/SKILL.md'), '---\nname: late\ndescription: Came later.\n---\n')
+  await rm(join(root, 'workspace/skills/early'), { recursive: true })
+  await writeFile(join(root, 'workspace/SOUL.md'), 'Calm by now.')
+  await session.harness.prompt('two')
+  server.close()
+  expect(systems).toHaveLength(2)
+  expect(systems[0]).toContain('`early` (`skills/early/SKILL.md`): Was there at first.')
+  expect(systems[1]).toContain('`late` (`skills/late/SKILL.md`): Came later.')
+  expect(systems[1]).toContain('Calm by now.')
+  expect(systems[1]).not.toContain('Was there at first.')
 })
 
 test('models are discovered once a day, and kept in the agent', async () => {
