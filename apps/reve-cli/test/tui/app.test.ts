@@ -511,6 +511,12 @@ describe('what is shown of the work', () => {
     for (const mode of ['\u001b[?2004l', '\u001b[<u', '\u001b[?25h']) expect(direct).toContain(mode)
   })
 
+  test('a warning of Node is a notice, not drawn over', async () => {
+    const { world, shows } = await started()
+    world.emit('warning', new Error('something is deprecated'))
+    await shows('! Error: something is deprecated')
+  })
+
   test('the cursor stands where is typed, behind wide characters too', async () => {
     const { type, shows, screen, all } = await started()
     type('日本a')
