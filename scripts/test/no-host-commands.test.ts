@@ -30,7 +30,7 @@ const reve: Readonly<Record<string, readonly string[]>> = {
     'unshare',
     'xz',
   ],
-  'apps/reve-cli': ['npm', 'sh'],
+  'apps/reve-cli': ['npm', 'sh', 'stty'],
 }
 
 /** kc's actions run commands by design, in a sandbox; everything else that it starts is git, or a guard around it. */

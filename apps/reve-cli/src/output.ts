@@ -38,6 +38,8 @@ export function createOutput(env: NodeJS.ProcessEnv): Output {
     const clean = sanitiseTerminal(piece.text)
     return colours ? `\u001b[${codes[piece.style]}m${clean}\u001b[0m` : clean
   }
+  // While a command of the guest has the terminal, that adds no return to a line feed.
+  const ended = (text: string): string => (terminal && process.stdin.isRaw ? text.replaceAll('\n', '\r\n') : text)
   const slots: { work?: Status; stage?: Status } = {}
   let drawn = false
   let timer: NodeJS.Timeout | undefined
@@ -69,7 +71,7 @@ export function createOutput(env: NodeJS.ProcessEnv): Output {
   }
   return {
     result: (text) => above(() => process.stdout.write(`${process.stdout.isTTY ? sanitiseTerminal(text) : text}\n`)),
-    note: (...pieces) => above(() => process.stderr.write(`${pieces.map(render).join('')}\n`)),
+    note: (...pieces) => above(() => process.stderr.write(ended(`${pieces.map(render).join('')}\n`))),
     status: (slot, text) => {
       if (!terminal || (text === undefined && slots[slot] === undefined)) return
       if (text === undefined) delete slots[slot]

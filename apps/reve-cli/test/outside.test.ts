@@ -137,6 +137,59 @@ test.skipIf(!hasStrace)('nor does the kernel know of any such call', async () =>
   }
 })
 
+test.skipIf(!hasStrace)(
+  'nor is anything of the home looked for: there is no configuration but the agent’s own',
+  async () => {
+    const { root, env, agent } = await home()
+    await mkdir(agent)
+    for (const [path, text] of Object.entries(agentFiles('- text: One.\n- text: Two.\n')))
+      await writeFile(join(agent, path), text)
+    // What other programs read from such places, and would take for theirs.
+    const decoys = [
+      'models.yml',
+      'agent.lua',
+      'sandbox.lua',
+      'instructions.md',
+      'AGENTS.md',
+      'SOUL.md',
+      'settings.json',
+    ]
+    for (const folder of ['', '.reve', '.config/reve', '.local/share/reve', 'workspace']) {
+      await mkdir(join(root, folder), { recursive: true })
+      for (const name of decoys) await writeFile(join(root, folder, name), 'sentinel-of-the-home')
+    }
+    const trace = join(root, 'trace')
+    for (const args of [['info'], ['run', 'hello'], ['run', '--continue', 'more']]) {
+      const child = spawn(
+        'strace',
+        [
+          '-f',
+          '-qq',
+          '-s',
+          '4096',
+          '--trace=%file',
+          '-o',
+          trace,
+          process.execPath,
+          '--conditions=@reve/source',
+          main,
+          ...args,
+        ],
+        { cwd: agent, env: { ...process.env, ...env }, stdio: 'ignore' },
+      )
+      expect([args, await once(child, 'close')]).toEqual([args, [0, null]])
+      const asked = [...(await readFile(trace, 'utf8')).matchAll(/"([^"]*)"/g)].map(([, path = '']) =>
+        resolve(agent, path),
+      )
+      expect(asked.some((path) => path.endsWith('/agent.lua'))).toBe(true)
+      // A path is resolved folder by folder; that looks at the home itself, and at nothing in it.
+      expect(
+        asked.filter((path) => path.startsWith(`${root}/`) && path !== agent && !path.startsWith(`${agent}/`)),
+      ).toEqual([])
+    }
+  },
+)
+
 test.skipIf(backend === undefined)(
   'a VM leaves what is rebuilt or gone: a cache and sockets, in their own folders',
   async () => {

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import type { Agent } from '@reve/agent'
 import type { ExecResult } from '@reve/sandbox-microvm'
 import { agentHere, type Context } from '../context.ts'
+import { passLineFeeds } from '../host-process.ts'
 
 /** One word is shell text as it stands; several are each quoted, then joined, so that they arrive as they were typed. */
 export const shellText = (words: readonly string[]): string =>
@@ -50,6 +51,7 @@ async function onTerminal(agent: Agent, argv: readonly string[], { env, signal }
   const type = (bytes: Uint8Array): void => void handle.write(bytes)
   const resize = (): void => handle.resize(size())
   stdin.setRawMode(true)
+  passLineFeeds()
   stdin.on('data', type)
   stdout.on('resize', resize)
   try {
