@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { GitError } from './errors.ts'
 import type { GitSession } from './git.ts'
 import { textOf, type Source } from './names.ts'
 import { commitOf, importedName, isAncestor, listRefs, type RefMap } from './refs.ts'
@@ -53,7 +54,7 @@ export async function fetchAll(
   wanted: string | undefined,
 ): Promise<{ readonly head: RemoteHead; readonly notes: readonly BranchNote[] }> {
   const server = source.kind === 'path' ? [localUploadPack] : []
-  const head = await remoteHead(git, dir, server)
+  const head = await remoteHead(git, dir, source, server)
   const before = await listRefs(git, dir, [heads, remotes])
   const extra = wanted !== undefined && wanted.startsWith('refs/') && !/^refs\/(?:heads|tags)\//.test(wanted)
   const answer = await git.askGuarded(dir, [
@@ -97,10 +98,21 @@ export async function setCurrent(
   )
 }
 
-async function remoteHead(git: GitSession, dir: string, server: readonly string[]): Promise<RemoteHead> {
-  const answer = await git.askGuarded(dir, ['ls-remote', '--symref', ...server, 'origin', 'HEAD'])
+async function remoteHead(
+  git: GitSession,
+  dir: string,
+  source: Source,
+  server: readonly string[],
+): Promise<RemoteHead> {
+  const args = ['ls-remote', '--symref', ...server, 'origin', 'HEAD']
+  const answer = await git.askGuarded(dir, args)
   if (answer.code !== 0) throw transportError(answer, git.answered)
   const lines = answer.stdout.toString('utf8').split('\n')
+  if (answer.stdout.length === 0 && source.kind === 'address') {
+    // To git any web page is a list of references, and one without any: an error page must not empty the clone.
+    const traced = await git.askGuarded(dir, args, { GIT_TRACE_PACKET: '1' })
+    if (!/ packet: /.test(traced.stderr)) throw new GitError('not_found', 'the server answers, but not as git does')
+  }
   const branch = lines
     .map((line) => /^ref: refs\/heads\/(.+)\tHEAD$/.exec(line)?.[1])
     .find((found) => found !== undefined)

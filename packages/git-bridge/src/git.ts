@@ -97,7 +97,12 @@ export class GitSession implements AsyncDisposable {
     this.#options.onProgress?.(progress)
   }
 
-  #start(gitDir: string | undefined, args: readonly string[], networked: boolean): ChildProcess {
+  #start(
+    gitDir: string | undefined,
+    args: readonly string[],
+    networked: boolean,
+    env: Readonly<Record<string, string>> = {},
+  ): ChildProcess {
     this.checkSignal()
     const { program, remote, signal } = this.#options
     const web = networked && remote?.source.kind === 'address' && /^https?$/.test(remote.source.scheme)
@@ -108,7 +113,7 @@ export class GitSession implements AsyncDisposable {
       cwd: this.#scratch,
       // Descriptor 3 is where git asks for a login; no other program gets it.
       stdio: web ? (['pipe', 'pipe', 'pipe', 'pipe'] as const) : (['pipe', 'pipe', 'pipe'] as const),
-      env: { ...environmentOf(this.#scratch, remote), ...(gitDir === undefined ? {} : { GIT_DIR: gitDir }) },
+      env: { ...environmentOf(this.#scratch, remote), ...(gitDir === undefined ? {} : { GIT_DIR: gitDir }), ...env },
     }
     const child = networked
       ? startGuarded('sh', { ...command, stdio: [...command.stdio] })
@@ -173,8 +178,12 @@ export class GitSession implements AsyncDisposable {
   }
 
   /** As `ask`, for a call that takes its time or talks to the other side, to which it may show the credential: it ends with this process. */
-  async askGuarded(gitDir: string, args: readonly string[]): Promise<GitAnswer> {
-    const call = this.#streamOf(this.#start(gitDir, args, true))
+  async askGuarded(
+    gitDir: string,
+    args: readonly string[],
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<GitAnswer> {
+    const call = this.#streamOf(this.#start(gitDir, args, true, env))
     try {
       return await answerOf(call, args)
     } finally {

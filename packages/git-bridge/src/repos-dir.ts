@@ -7,7 +7,7 @@ import { scratchPrefix } from './git.ts'
 import { clearLeftovers } from './leftovers.ts'
 
 /** How long another process that works in the folder is waited for. */
-const patienceMs = 10_000
+const defaultPatienceMs = 10_000
 
 const cancelled = (): GitError => new GitError('cancelled', 'the git call was cancelled')
 
@@ -17,14 +17,16 @@ const cancelled = (): GitError => new GitError('cancelled', 'the git call was ca
  */
 export class ReposDir {
   readonly path: string
+  readonly #patienceMs: number
   readonly #tails = new Map<string, Promise<unknown>>()
   /** Clones that were looked at since the lock was taken. */
   readonly #clean = new Set<string>()
   #users = 0
   #entered: Promise<Lock> | undefined
 
-  constructor(path: string) {
+  constructor(path: string, patienceMs = defaultPatienceMs) {
     this.path = path
+    this.#patienceMs = patienceMs
   }
 
   /** The folder of a clone. */
@@ -74,7 +76,7 @@ export class ReposDir {
 
   async #lock(): Promise<Lock> {
     try {
-      return await acquireLock(join(this.path, '.lock'), { waitMs: patienceMs })
+      return await acquireLock(join(this.path, '.lock'), { waitMs: this.#patienceMs })
     } catch (error) {
       if (!(error instanceof LockHeldError)) throw error
       const holder = error.pid === undefined ? 'another process' : `process ${error.pid}`

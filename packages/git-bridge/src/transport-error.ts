@@ -20,7 +20,8 @@ const known: readonly Known[] = [
     error: shallow,
   },
   {
-    pattern: /mismatched algorithms|unsupported (?:object|hash) (?:format|algorithm)|unknown repository extension/i,
+    pattern:
+      /mismatched algorithms|does not support this repository's hash|unsupported (?:object|hash) (?:format|algorithm)|unknown repository extension/i,
     error: (said) =>
       new GitError(
         'unsupported_format',
@@ -29,6 +30,10 @@ const known: readonly Known[] = [
           hint: 'only repositories with SHA-1 ids can be imported and pushed to',
         },
       ),
+  },
+  {
+    pattern: /empty filename in tree entry|malformed mode in tree entry|too-short tree|truncated|null sha1/,
+    error: (said) => new GitError('unsupported_tree', `a commit of the repository is broken: ${said}`),
   },
   {
     pattern: /Host key verification failed|No \S+ host key is known/i,

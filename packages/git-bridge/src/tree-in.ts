@@ -93,7 +93,7 @@ async function findFolders(reader: ObjectReader, root: Oid, map: ObjectMap): Pro
       folders.set(oid, entries)
       for (const entry of entries) {
         if (isDirectory(entry)) next.add(entry.oid)
-        else if (entry.mode !== '160000') blobs.add(entry.oid)
+        else if (kindOf(entry, shownName(entry)) !== 'gitlink') blobs.add(entry.oid)
       }
     })
     level = [...next].filter(isNew)

@@ -4,7 +4,7 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { GitError, type GitErrorCode, type ImportResult } from '../src/index.ts'
-import { commitAll, difficult, git, repository, treeOf, world, write, type World } from './repositories.ts'
+import { commitAll, git, repository, world, write, type World } from './repositories.ts'
 
 let here: World
 beforeEach(async () => {
@@ -31,52 +31,6 @@ async function refusal(promise: Promise<unknown>): Promise<GitError> {
   throw new Error('it was accepted')
 }
 const codeOf = async (promise: Promise<unknown>): Promise<GitErrorCode> => (await refusal(promise)).code
-
-/** Import, then export the same tree as the first commit of an unrelated clone: git must make the same tree of it. */
-async function roundTrip(src: string): Promise<{ readonly gitTree: string; readonly imported: ImportResult }> {
-  const imported = await importAs('source', src)
-  git(here.root, 'init', '--quiet', '--bare', 'blank.git')
-  await importAs('blank', here.path('blank.git'))
-  const exported = await exportTo('blank', imported.tree, 'copy')
-  expect(git(clone('blank'), 'rev-parse', 'copy^{tree}')).toBe(exported.gitTree)
-  expect(git(clone('blank'), 'fsck', '--strict')).toBe('')
-  return { gitTree: exported.gitTree, imported }
-}
-
-describe('a round trip gives the same git tree', () => {
-  test('for links, modes, CRLF, bytes that are not UTF-8, submodules, LFS pointers, large files', async () => {
-    const src = difficult(here.path('src'))
-    const { gitTree, imported } = await roundTrip(src)
-    expect(gitTree).toBe(treeOf(src))
-    const notes = new Map(imported.notes.map((note) => [note.kind, note]))
-    expect(notes.get('gitlink')?.where).toEqual(['lib/sub'])
-    expect(notes.get('lfs_pointer')?.where).toEqual(['model.bin'])
-    expect(notes.get('name_not_utf8')?.where).toEqual(['caf\\xe9.txt'])
-    expect(imported.commit).toBe(git(src, 'rev-parse', 'HEAD'))
-    expect(imported.gitRef).toBe('refs/heads/main')
-  })
-
-  test('for 2,000 files', async () => {
-    const files = Object.fromEntries(
-      Array.from({ length: 2_000 }, (_, i) => [`d${i % 37}/e${i % 11}/file-${i}.txt`, `content ${i % 1_500}\n`]),
-    )
-    const src = repository(here.path('src'), files)
-    expect((await roundTrip(src)).gitTree).toBe(treeOf(src))
-  })
-
-  test('for a bare repository', async () => {
-    difficult(here.path('src'))
-    git(here.root, 'clone', '--quiet', '--bare', 'src', 'bare.git')
-    expect((await roundTrip(here.path('bare.git'))).gitTree).toBe(treeOf(here.path('src')))
-  })
-
-  test('for a commit whose tree is empty', async () => {
-    const src = repository(here.path('src'), {})
-    const { gitTree, imported } = await roundTrip(src)
-    expect(gitTree).toBe(treeOf(src))
-    expect(imported.tree).toBe(here.store.emptyTree)
-  })
-})
 
 describe('import', () => {
   test('of an empty repository is the empty tree, and said', async () => {
@@ -214,23 +168,6 @@ describe('import', () => {
     expect((await importAs('src', src)).commit).toBe(git(src, 'rev-parse', 'HEAD'))
   })
 
-  test.each([
-    ['.git in disguise', (blob: string) => `100644 blob ${blob}\t.GIT`],
-    ['a folder named ..', (_blob: string, tree: string) => `040000 tree ${tree}\t..`],
-    ['a name twice', (blob: string) => `100644 blob ${blob}\tx\n100644 blob ${blob}\tx`],
-    [
-      'a file and a folder of one name',
-      (blob: string, tree: string) => `100644 blob ${blob}\tx\n040000 tree ${tree}\tx`,
-    ],
-  ])('refuses a commit that holds %s, and sets no ref', async (_what, lines) => {
-    const src = repository(here.path('src'))
-    const input = `${lines(git(src, 'rev-parse', 'HEAD:README.md'), git(src, 'rev-parse', 'HEAD^{tree}'))}\n`
-    const tree = execFileSync('git', ['-C', src, 'mktree'], { input, encoding: 'utf8' }).trim()
-    git(src, 'update-ref', 'refs/heads/main', git(src, 'commit-tree', tree, '-m', 'hostile'))
-    expect(await codeOf(importAs('src', src))).toBe('unsupported_tree')
-    expect(here.store.refs.list()).toEqual([])
-  })
-
   test('works after a git that was killed with its locks', async () => {
     const src = repository(here.path('src'))
     await importAs('src', src)
@@ -243,31 +180,6 @@ describe('import', () => {
     expect((await other.bridge.import({ src, name: 'src', actor })).commit).toBe(second)
     expect(clones()).toEqual(['src.git'])
     await other.remove()
-  })
-
-  test('runs nothing that the source or its configuration names', async () => {
-    const src = repository(here.path('src'))
-    const trap = here.path('trap')
-    writeFileSync(here.path('run'), `#!/bin/sh\necho ran >>${trap}\n`)
-    chmodSync(here.path('run'), 0o755)
-    for (const key of [
-      'core.fsmonitor',
-      'core.sshCommand',
-      'uploadpack.packObjectsHook',
-      'core.alternateRefsCommand',
-      'core.pager',
-      'credential.helper',
-    ])
-      git(src, 'config', key, here.path('run'))
-    for (const hook of ['post-checkout', 'reference-transaction', 'post-update']) {
-      mkdirSync(join(src, '.git', 'hooks'), { recursive: true })
-      execFileSync('cp', [here.path('run'), join(src, '.git', 'hooks', hook)])
-    }
-    const { tree } = await importAs('src', src)
-    await exportTo('src', tree, 'main')
-    expect(existsSync(trap)).toBe(false)
-    expect(existsSync(join(clone('src'), 'index'))).toBe(false)
-    expect(existsSync(join(clone('src'), 'hooks'))).toBe(false)
   })
 
   test.skipIf(process.getuid?.() !== 0)('reads a source of another user (needs root to make one)', async () => {
