@@ -60,6 +60,6 @@ export async function importBlobs(
     held += size
     if (held >= batchBytes || batch.length >= batchCount) await flush()
   })
-  await flush()
+  if (missing.length > 0) await flush()
   return blobs
 }

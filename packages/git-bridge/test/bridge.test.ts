@@ -3,7 +3,7 @@ import { chownSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileS
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { GitError, type GitErrorCode, type ImportResult } from '../src/index.ts'
+import { GitError, type GitErrorCode, type GitProgress, type ImportResult } from '../src/index.ts'
 import { commitAll, git, repository, world, write, type World } from './repositories.ts'
 
 let here: World
@@ -157,6 +157,30 @@ describe('import', () => {
     }
   })
 
+  test('says how far it is, and lets other work of the process go on', async () => {
+    const files = Object.fromEntries(Array.from({ length: 3_000 }, (_, i) => [`d${i % 60}/f${i}`, `content ${i}`]))
+    const src = repository(here.path('src'), files)
+    const seen: GitProgress[] = []
+    let turns = 0
+    const counting = setInterval(() => (turns += 1), 0)
+    const { tree } = await here.bridge.import({ src, name: 'src', actor, onProgress: (step) => seen.push(step) })
+    clearInterval(counting)
+    expect([...new Set(seen.map(({ stage }) => stage))]).toEqual(expect.arrayContaining(['receiving', 'reading']))
+    expect(seen.filter(({ stage }) => stage === 'reading').at(-1)).toEqual({
+      stage: 'reading',
+      done: 3_000,
+      total: 3_000,
+    })
+    // Each of them had its turn between two batches at least.
+    expect(turns).toBeGreaterThan(seen.filter(({ stage }) => stage === 'reading').length)
+    // What is known is not read again.
+    const again: GitProgress[] = []
+    expect((await here.bridge.import({ src, name: 'src', actor, onProgress: (step) => again.push(step) })).tree).toBe(
+      tree,
+    )
+    expect(again.filter(({ stage }) => stage === 'reading')).toEqual([])
+  })
+
   test('can be called off, and leaves nothing', async () => {
     const src = repository(here.path('src'))
     expect(await codeOf(here.bridge.import({ src, name: 'src', actor, signal: AbortSignal.abort() }))).toBe('cancelled')
@@ -233,6 +257,59 @@ describe('export', () => {
     const third = await exportTo('src', here.store.emptyTree, 'work', { startPoint: start })
     expect(third.parent).toBe(second.commit)
     expect(third.notes.map((note) => note.kind)).toEqual(['start_point_ignored'])
+  })
+
+  test('starts a new branch at what was imported last', async () => {
+    const src = repository(here.path('src'))
+    git(src, 'checkout', '--quiet', '-b', 'develop')
+    write(src, { d: 'd' })
+    const develop = commitAll(src, 'develop')
+    git(src, 'tag', 'v1', 'main')
+    git(src, 'checkout', '--quiet', 'main')
+    const main = git(src, 'rev-parse', 'main')
+    await importAs('src', src, 'develop')
+    expect((await exportTo('src', here.store.emptyTree, 'on-develop')).parent).toBe(develop)
+    await importAs('src', src)
+    expect((await exportTo('src', here.store.emptyTree, 'on-main')).parent).toBe(main)
+    await importAs('src', src, develop)
+    expect((await exportTo('src', here.store.emptyTree, 'on-commit')).parent).toBe(develop)
+    await importAs('src', src, 'v1')
+    expect((await exportTo('src', here.store.emptyTree, 'on-tag')).parent).toBe(main)
+  })
+
+  test('writes nothing for a tree that is there, and little for a change', async () => {
+    const files = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`d${i % 30}/f${i}`, `content ${i}`]))
+    const src = repository(here.path('src'), files)
+    const { tree } = await importAs('src', src)
+    const objects = (): number =>
+      Number(
+        /count: (\d+)[\s\S]*in-pack: (\d+)/
+          .exec(git(clone('src'), 'count-objects', '-v'))
+          ?.slice(1)
+          .map(Number)
+          .reduce((a, b) => a + b),
+      )
+    const before = objects()
+    await exportTo('src', tree, 'same')
+    expect(objects()).toBe(before)
+    const id = here.store.putBlob(Buffer.from('changed'))
+    await exportTo('src', here.store.editTree(tree, [{ path: 'd3/f3', set: { kind: 'file', id } }]), 'work')
+    // A file, its folder, the root, the commit.
+    expect(objects()).toBe(before + 4)
+  })
+
+  test('many times over keeps the clone in few packs, with everything in it', async () => {
+    await importAs('src', repository(here.path('src')))
+    const commits: string[] = []
+    for (let n = 0; n < 60; n += 1) {
+      const id = here.store.putBlob(Buffer.from(`${n}`))
+      const tree = here.store.editTree(here.store.emptyTree, [{ path: 'n', set: { kind: 'file', id } }])
+      commits.push((await exportTo('src', tree, 'work')).commit)
+    }
+    const packs = readdirSync(join(clone('src'), 'objects', 'pack')).filter((name) => name.endsWith('.pack'))
+    expect(packs.length).toBeLessThan(55)
+    expect(git(clone('src'), 'rev-list', '--count', 'work')).toBe('61')
+    expect(git(clone('src'), 'fsck', '--strict')).toBe('')
   })
 
   test('says when the tree is the one that is there already', async () => {

@@ -25,7 +25,7 @@ async function refusal(promise: Promise<unknown>): Promise<GitError> {
 }
 
 /** A program that leaves a trace when it runs. */
-function trap(): { readonly program: string; sprung(): boolean } {
+function trap(): { readonly program: string; readonly sprung: () => boolean } {
   const trace = here.path('trace')
   const program = here.path('run')
   writeFileSync(program, `#!/bin/sh\necho "$0 $*" >>${trace}\ncat >/dev/null\nexit 1\n`)
