@@ -117,9 +117,9 @@ describe('called off', () => {
     await asked.promise
     // One that waits for its turn is gone at once.
     const waiting = here.bridge.import({ src, name: 'x', actor, signal: stop.signal })
-    const ended = Promise.allSettled([importing, waiting])
+    const both = Promise.allSettled([importing, waiting])
     stop.abort()
-    expect(await ended).toMatchObject([{ reason: { code: 'cancelled' } }, { reason: { code: 'cancelled' } }])
+    expect(await both).toMatchObject([{ reason: { code: 'cancelled' } }, { reason: { code: 'cancelled' } }])
     if (showsProcesses) expect(processesOf(here.repos)).toEqual([])
     expect(readdirSync(here.repos)).toEqual(['.lock'])
     expect(here.store.refs.list()).toEqual([])
