@@ -3,8 +3,8 @@ import { fileURLToPath } from 'node:url'
 import { defineProject } from 'vitest/config'
 
 /**
- * The test projects of the workspace: one for each package and app, and `house` for the tests of the monorepo itself.
- * Vitest does not read this file by itself any more (`test.projects` replaced it): vitest.config.ts imports it.
+ * The test projects of the workspace: one for each package and app, `examples` for the examples, and `house` for the tests of the
+ * monorepo itself. Vitest does not read this file by itself any more (`test.projects` replaced it): vitest.config.ts imports it.
  */
 const root = fileURLToPath(new URL('.', import.meta.url))
 const folders = ['packages', 'apps'].flatMap((group) =>
@@ -22,5 +22,6 @@ const project = (name: string, folder: string) =>
 
 export default [
   ...folders.map((folder) => project(folder.slice(folder.indexOf('/') + 1), folder)),
+  project('examples', 'examples'),
   project('house', 'scripts'),
 ]

@@ -1,0 +1,3 @@
+agent {
+  model = "demo/bookkeeper", -- a script; models.yml has real ones
+}
