@@ -38,7 +38,7 @@ export function parseCommand(argv: readonly string[]): Command {
   if (first.startsWith('-')) return parseTerminal(argv)
   const topic = topicOf(first)
   // The guest's command may have options of its own: only what stands before its first word is ours.
-  if (topic === 'exec') return parseExec(rest)
+  if (topic === 'exec') return isHelp(rest[0]) ? { type: 'help', topic } : parseExec(rest)
   const own = rest.includes('--') ? rest.slice(0, rest.indexOf('--')) : rest
   if (own.includes('--help') || own.includes('-h')) return { type: 'help', topic }
   switch (topic) {
@@ -163,15 +163,17 @@ function parseRewind(rest: readonly string[]): RewindCommand {
   }
 }
 
-function parseExec(rest: readonly string[]): Command {
+const isHelp = (word: string | undefined): boolean => word === '--help' || word === '-h'
+
+function parseExec(rest: readonly string[]): Command & { readonly type: 'exec' } {
   const [first] = rest
-  if (first === '--help' || first === '-h') return { type: 'help', topic: 'exec' }
+  if (first === '--wait') return { ...parseExec(rest.slice(1)), wait: true }
   const words = first === '--' ? rest.slice(1) : rest
   if (first !== '--' && first?.startsWith('-')) {
     throw new UsageError(`unknown option ${first}; put -- before a command that begins with a dash`, 'exec')
   }
   if (words.length === 0) throw new UsageError('nothing to run', 'exec')
-  return { type: 'exec', words }
+  return { type: 'exec', words, wait: false }
 }
 
 function parseSessions(rest: readonly string[]): SessionsCommand {

@@ -58,7 +58,7 @@ export const commands = {
       thinking: { takes: thinkingWords },
     },
   },
-  exec: { about: "run a command in this agent's microVM", options: {} },
+  exec: { about: "run a command in this agent's microVM", options: { wait: {} } },
   tool: {
     about: "run one of this agent's Lua tools; no name lists them",
     options: { ...json, args: { takes: 'anything' } },

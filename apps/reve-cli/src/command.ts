@@ -7,7 +7,12 @@ export type Command =
   | TerminalCommand
   | { readonly type: 'init'; readonly folder: string; readonly json: boolean }
   | { readonly type: 'info'; readonly json: boolean }
-  | { readonly type: 'exec'; readonly words: readonly string[] }
+  | {
+      readonly type: 'exec'
+      readonly words: readonly string[]
+      /** Wait until another process lets the VM go, in place of a refusal. */
+      readonly wait: boolean
+    }
   | { readonly type: 'tool'; readonly name: string | undefined; readonly args: string; readonly json: boolean }
   | {
       readonly type: 'run'

@@ -67,10 +67,12 @@ Shows the agent of this folder. Checks agent.lua, sandbox.lua and tools/; starts
 
   reve info --json | jq .sandbox.allow
 `,
-  exec: `usage: reve exec [--] <cmd...>
+  exec: `usage: reve exec [--wait] [--] <cmd...>
 
 Runs a command in this agent's microVM (sh -lc, in /workspace). One word is shell text
 as it stands; several words are quoted each. Put -- before a command with options.
+
+      --wait   while another process has the VM: wait until it lets it go, in place of a refusal
 
   reve exec -- git log --oneline -n 3
   reve exec 'ls *.md | wc -l'

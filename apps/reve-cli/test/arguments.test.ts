@@ -42,12 +42,13 @@ describe('a command line', () => {
     [['init', 'my agent', '--json'], { type: 'init', folder: 'my agent', json: true }],
     [['info'], { type: 'info', json: false }],
     [['doctor', '--json'], { type: 'doctor', json: true }],
-    [['exec', 'ls | wc -l'], { type: 'exec', words: ['ls | wc -l'] }],
+    [['exec', 'ls | wc -l'], { type: 'exec', words: ['ls | wc -l'], wait: false }],
     [
       ['exec', '--', 'git', 'log', '--oneline', '-n', '3'],
-      { type: 'exec', words: ['git', 'log', '--oneline', '-n', '3'] },
+      { type: 'exec', words: ['git', 'log', '--oneline', '-n', '3'], wait: false },
     ],
-    [['exec', 'git', '--help'], { type: 'exec', words: ['git', '--help'] }],
+    [['exec', '--wait', '--', 'make', '-j4'], { type: 'exec', words: ['make', '-j4'], wait: true }],
+    [['exec', 'git', '--help'], { type: 'exec', words: ['git', '--help'], wait: false }],
     [['tool'], { type: 'tool', name: undefined, args: '{}', json: false }],
     [
       ['tool', 'example', '--args', '{"commits":2}'],

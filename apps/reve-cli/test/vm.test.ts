@@ -43,6 +43,20 @@ describe.skipIf(backend === undefined)('in a real microVM', () => {
     expect(await reve(['tool', 'count', '--args', '[1]'], folder)).toMatchObject({ code: 2 })
   })
 
+  test('a microVM that another process has is refused, naming it; with --wait it is waited for', async () => {
+    const folder = await folderWith({ ...agentFiles('- text: x\n'), 'workspace/.keep': '' })
+    const first = reve(['exec', 'touch held; until [ -e free ]; do sleep 0.2; done; echo done'], folder)
+    await until(join(folder, 'workspace', 'held'))
+    expect(await reve(['exec', 'true'], folder)).toMatchObject({
+      code: 125,
+      stderr: expect.stringMatching(/in use by .*\d+/),
+    })
+    const waiting = reve(['exec', '--wait', '--', 'echo', 'at last'], folder)
+    await writeFile(join(folder, 'workspace', 'free'), '')
+    expect(await first).toMatchObject({ code: 0, stdout: 'done\n' })
+    expect(await waiting).toMatchObject({ code: 0, stdout: 'at last\n' })
+  })
+
   test('killed with SIGKILL inside a tool: nothing is run twice, what is unknown is said, and the work goes on', async () => {
     const folder = await folderWith({
       ...agentFiles(`- calls: [{ name: bash, arguments: { command: "echo run >>ran; sleep 300" } }]

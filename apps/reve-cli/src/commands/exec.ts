@@ -1,5 +1,7 @@
 import { once } from 'node:events'
+import { setTimeout } from 'node:timers/promises'
 import type { Agent } from '@reve/agent'
+import { codeOf } from '@reve/base'
 import type { ExecResult } from '@reve/sandbox-microvm'
 import { agentHere, type Context } from '../context.ts'
 import { passLineFeeds } from '../host-process.ts'
@@ -11,12 +13,15 @@ export const shellText = (words: readonly string[]): string =>
 const quote = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)
 
 /** `reve exec <cmd...>`: input, output and exit code are the guest's; on a terminal it has one. */
-export async function exec(context: Context, options: { readonly words: readonly string[] }): Promise<number> {
+export async function exec(
+  context: Context,
+  options: { readonly words: readonly string[]; readonly wait: boolean },
+): Promise<number> {
   const { output, signal } = context
   await using agent = await agentHere(context)
   const argv = ['sh', '-lc', shellText(options.words)]
   // Until it is up, Ctrl-C is ours and progress may be drawn.
-  await agent.vm.start({ signal })
+  await (options.wait ? startWhenFree(agent, context) : agent.vm.start({ signal }))
   output.clear()
   const { exitCode } =
     process.stdin.isTTY && process.stdout.isTTY
@@ -24,6 +29,21 @@ export async function exec(context: Context, options: { readonly words: readonly
       : await onPipes(agent, argv, signal)
   output.clear()
   return exitCode
+}
+
+const betweenTriesMs = 500
+
+/** Starts the VM as soon as no other process has it. */
+async function startWhenFree(agent: Agent, { output, signal }: Context): Promise<void> {
+  for (;;) {
+    try {
+      return await agent.vm.start({ signal })
+    } catch (error) {
+      if (codeOf(error) !== 'busy') throw error
+      output.status('work', 'another process has the microVM; waiting until it lets it go')
+      await setTimeout(betweenTriesMs, undefined, { signal })
+    }
+  }
 }
 
 /** A program's own output is the user's to interpret: bytes go through as they are, like those of ssh, as fast as they are read. */
