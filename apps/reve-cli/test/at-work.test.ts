@@ -93,6 +93,7 @@ describe.skipIf(backend === undefined)('an agent at work', () => {
       'assistant',
     ])
     expect(await processesOf(folder)).toEqual([])
+    expect(await readFile(join(folder, '.reve/sandbox-fingerprint'), 'utf8')).toMatch(/\w{16}/)
   })
 
   test('copied, it is a second one: with its conversation and its disk, beside the first', async () => {

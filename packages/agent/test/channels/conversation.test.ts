@@ -46,17 +46,18 @@ test('a message is a run; one that is there is not said again, and its answer is
 })
 
 test('a message waits until the lane is free; when it ends with the process, the next one goes on', async () => {
-  let answer: (text: string) => void = () => undefined
   const first = await session(
     answering(
       (_request, stop) =>
         new Promise((resolve) => {
-          answer = resolve
+          asking.resolve(resolve)
           stop.addEventListener('abort', () => resolve(''))
         }),
     ),
   )
+  const asking = Promise.withResolvers<(text: string) => void>()
   const run = first.harness.prompt('somebody at the terminal')
+  const answer = await asking.promise
   const stop = new AbortController()
   const conversation = sessionConversation(first, { after })
   const delivery = conversation.deliver(message, stop.signal)
