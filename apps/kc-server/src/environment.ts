@@ -22,6 +22,8 @@ export const variables = {
   KC_WORK_DIR:
     'folder for the slots and caches of actions (default: in KC_ROOT; with KC_ACTION_USER a folder below /var/tmp)',
   KC_GIT_IDENTITY: 'committer of exports, "Name <email>" (default: kc <kc@localhost>)',
+  KC_GIT_CREDENTIALS:
+    'file of what git may show to other sides, open to nobody else: lines such as https://user:password@host or ssh://host /path/of/key',
   KC_SEAT_TOKEN: 'token of the first seat, at least 32 characters: kc serve creates or re-keys it',
   KC_SEAT_NAME: 'name of that seat (default operator)',
 } as const
@@ -36,6 +38,7 @@ export type Configuration = {
   readonly actionUser: { readonly uid: number; readonly gid: number; readonly name: string } | undefined
   readonly workDir: string
   readonly identity: { readonly name: string; readonly email: string }
+  readonly gitCredentials: string | undefined
   readonly firstSeat: { readonly name: string; readonly token: string } | undefined
 }
 
@@ -63,6 +66,7 @@ export function configuration(env: NodeJS.ProcessEnv, flags: Flags): Configurati
   const number = (name: keyof typeof variables, fallback: number, most: number): number =>
     numberOf(name, value(name), fallback, most, /^\d+(\.\d+)?$/)
   const token = value('KC_SEAT_TOKEN')
+  const credentials = value('KC_GIT_CREDENTIALS')
   const root = rootOf(env, flags.root)
   const user = actionUser(value('KC_ACTION_USER'))
   return {
@@ -81,6 +85,7 @@ export function configuration(env: NodeJS.ProcessEnv, flags: Flags): Configurati
     actionUser: user,
     workDir: resolve(value('KC_WORK_DIR') ?? (user === undefined ? root : sharedWorkDir(root))),
     identity: identity(value('KC_GIT_IDENTITY')),
+    gitCredentials: credentials === undefined ? undefined : resolve(credentials),
     firstSeat: token === undefined ? undefined : { name: value('KC_SEAT_NAME') ?? 'operator', token },
   }
 }

@@ -226,10 +226,23 @@ test.skipIf(!otherCan)('a folder that this user cannot use is said in one senten
 })
 
 test('says loudly what is not contained and what has no effect, and how a client is set up', async () => {
-  const { stderr } = await served({ KC_GIT_CREDENTIALS: '/x' })
-  expect(stderr()).toContain('KC_GIT_CREDENTIALS is no variable of kc and has no effect')
+  const { stderr } = await served({ KC_GIT_CREDENTIAL: '/x' })
+  expect(stderr()).toContain('KC_GIT_CREDENTIAL is no variable of kc and has no effect')
   expect(stderr()).toContain('WARNING: actions run as this very user')
   expect(stderr()).toContain('"Authorization": "Bearer <token>"')
+})
+
+test('a file of git credentials that is not one, or that everybody can read, is refused at the start', async () => {
+  const { root } = await computer()
+  const file = join(await temporary(), 'credentials')
+  const start = () => kc(['serve'], { KC_ROOT: root, KC_GIT_CREDENTIALS: file })
+  expect((await start()).stderr).toContain('KC_GIT_CREDENTIALS: ')
+  await writeFile(file, 'https://user:sentinel-4711@example.com/with/a/path\n', { mode: 0o600 })
+  const wrong = await start()
+  expect([wrong.code, wrong.stderr]).toEqual([3, expect.stringContaining(`line 1 of ${file}`)])
+  expect(wrong.stderr.includes('sentinel-4711')).toBe(false)
+  await chmod(file, 0o644)
+  expect((await start()).stderr).toContain('chmod 600')
 })
 
 test.skipIf(process.getuid?.() !== 0)(

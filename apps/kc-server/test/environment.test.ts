@@ -11,6 +11,7 @@ test('has a default for everything', () => {
     drainMs: 10_000,
     minFreeBytes: 0,
     identity: { name: 'kc', email: 'kc@localhost' },
+    gitCredentials: undefined,
   })
 })
 

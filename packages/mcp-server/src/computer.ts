@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { createActionRunner, type ActionRunner } from '@reve/action-runner'
 import { isReveError } from '@reve/base'
 import { openStore, type Store } from '@reve/content-store'
-import { createGitBridge, type GitBridge } from '@reve/git-bridge'
+import { createGitBridge, type GitBridge, type GitBridgeOptions } from '@reve/git-bridge'
 import { answerCalls } from './calls.ts'
 import { ComputerError } from './errors.ts'
 import { createEvents, type Events, type Metrics } from './events.ts'
@@ -16,6 +16,8 @@ export type ComputerOptions = {
   readonly root: string
   /** The committer of exports. */
   readonly identity: { readonly name: string; readonly email: string }
+  /** What git may show to other sides, or how to get it, asked at each import and push (default nothing). */
+  readonly gitCredentials?: NonNullable<GitBridgeOptions['credentials']>
   /** The user that local actions run as; unset: the server's own. */
   readonly actionUser?: { readonly uid: number; readonly gid: number; readonly name: string }
   /**
@@ -135,7 +137,12 @@ export async function openComputer(options: ComputerOptions): Promise<Computer> 
       ...(options.minFreeBytes === undefined ? {} : { minFreeBytes: options.minFreeBytes }),
     })
     await runner.ready()
-    const git = createGitBridge({ store, reposDir: at.repositories, identity: options.identity })
+    const git = createGitBridge({
+      store,
+      reposDir: at.repositories,
+      identity: options.identity,
+      ...(options.gitCredentials === undefined ? {} : { credentials: options.gitCredentials }),
+    })
     return assemble({ root, store, seats, events, runner, git, now, secrets: options.secrets ?? [] })
   } catch (error) {
     store.close()

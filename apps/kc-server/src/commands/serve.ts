@@ -1,4 +1,6 @@
+import { isReveError } from '@reve/base'
 import { hostFingerprint } from '@reve/action-runner'
+import { readGitCredentials, type GitCredential } from '@reve/git-bridge'
 import { ComputerError, openComputer, serveHttp, type Computer } from '@reve/mcp-server'
 import { configuration, ConfigurationError, strayVariables, type Configuration, type Flags } from '../environment.ts'
 import { exitCode } from '../exit-codes.ts'
@@ -9,9 +11,11 @@ export async function serve(context: Context, command: Flags & { readonly json: 
   const { env, note, result, version } = context
   const settings = configuration(env, command)
   for (const sentence of strayVariables(env)) note(`kc: WARNING: ${sentence}`)
+  const gitCredentials = await credentialsOf(settings)
   await using computer = await openComputer({
     root: settings.root,
     identity: settings.identity,
+    ...(gitCredentials === undefined ? {} : { gitCredentials }),
     minFreeBytes: settings.minFreeBytes,
     workDir: settings.workDir,
     hostFingerprint: hostFingerprint(),
@@ -31,6 +35,21 @@ export async function serve(context: Context, command: Flags & { readonly json: 
   if (command.json) result(JSON.stringify({ event: 'listening', url: server.url, pid: process.pid }))
   await stopped
   return exitCode.done
+}
+
+/** Reads the file again at each use, so that a token can be renewed; what is wrong with it now is said now. */
+async function credentialsOf({
+  gitCredentials: file,
+}: Configuration): Promise<(() => Promise<readonly GitCredential[]>) | undefined> {
+  if (file === undefined) return undefined
+  try {
+    await readGitCredentials(file)
+  } catch (error) {
+    if (!isReveError(error)) throw error
+    const hint = error.hint === undefined ? {} : { hint: error.hint }
+    throw new ConfigurationError('bad_configuration', `KC_GIT_CREDENTIALS: ${error.message}`, { cause: error, ...hint })
+  }
+  return () => readGitCredentials(file)
 }
 
 function ensureFirstSeat({ seats }: Computer, { firstSeat }: Configuration): void {

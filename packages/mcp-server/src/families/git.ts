@@ -1,4 +1,4 @@
-import type { ImportResult, Note } from '@reve/git-bridge'
+import type { GitProgress, ImportResult, Note } from '@reve/git-bridge'
 import * as v from 'valibot'
 import { action, field } from '../action.ts'
 import type { Family } from '../family.ts'
@@ -16,7 +16,7 @@ export const git: Family = {
     tree: { type: 'string', description: 'A tree id, or the name of a ref' },
     branch: { type: 'string', description: 'Branch of the clone' },
     message: { type: 'string', description: "The commit's message" },
-    start_point: { type: 'string', description: "Where a new branch starts (default: the clone's current commit)" },
+    start_point: { type: 'string', description: 'Where a new branch starts (default: what was imported last)' },
     author: { type: 'string', description: 'Name <email>' },
     remote: { type: 'string', description: 'Where to push (default: where it was cloned from)' },
     n: { type: 'integer', description: 'How many commits (default 20)' },
@@ -36,6 +36,7 @@ export const git: Family = {
             name,
             actor: seat.name,
             signal,
+            onProgress: (step) => progress(showProgress(step)),
             alongside: (result) => recordWithEffect(showImport(result)),
             ...(ref === undefined ? {} : { ref }),
             ...(gitignore === undefined ? {} : { gitignore }),
@@ -55,7 +56,7 @@ export const git: Family = {
       },
       logged: ['name', 'tree', 'branch', 'start_point', 'author'],
       effect: 'long',
-      run: async ({ git, seat, signal }, { name, tree, branch, message, start_point, author }) => {
+      run: async ({ git, seat, signal, progress }, { name, tree, branch, message, start_point, author }) => {
         const report = await git.export({
           name,
           tree,
@@ -63,6 +64,7 @@ export const git: Family = {
           message,
           actor: seat.name,
           signal,
+          onProgress: (step) => progress(showProgress(step)),
           ...(start_point === undefined ? {} : { startPoint: start_point }),
           ...(author === undefined ? {} : { author }),
         })
@@ -83,12 +85,13 @@ export const git: Family = {
       fields: { name: field.name, branch: field.name, remote: v.optional(field.name) },
       logged: ['name', 'branch', 'remote'],
       effect: 'long',
-      run: async ({ git, seat, signal }, { name, branch, remote }) => {
+      run: async ({ git, seat, signal, progress }, { name, branch, remote }) => {
         const report = await git.push({
           name,
           branch,
           actor: seat.name,
           signal,
+          onProgress: (step) => progress(showProgress(step)),
           ...(remote === undefined ? {} : { remote }),
         })
         return `${outcomes[report.outcome]} ${report.branch} of ${report.remote}: ${report.commit}`
@@ -99,8 +102,8 @@ export const git: Family = {
       fields: { name: field.name, n: v.optional(field.count(1000), 20) },
       logged: ['name', 'n'],
       effect: 'long',
-      run: async ({ git }, { name, n }) => {
-        const commits = await git.log({ name, n })
+      run: async ({ git, signal }, { name, n }) => {
+        const commits = await git.log({ name, n, signal })
         const lines = commits.map(
           ({ commit, author, branches, subject }) =>
             `${commit} ${author.date} ${author.name} <${author.email}>${branches.length === 0 ? '' : ` (${branches.join(', ')})`} ${subject}`,
@@ -110,6 +113,9 @@ export const git: Family = {
     }),
   },
 }
+
+const showProgress = ({ stage, done, total }: GitProgress): string =>
+  `${stage} ${done}${total === undefined ? '' : ` of ${total}`}`
 
 const outcomes = { created: 'created', updated: 'updated', up_to_date: 'nothing to push to' } as const
 
