@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { Readable } from 'node:stream'
+import { pipeline, Readable } from 'node:stream'
 import { createDeflate, deflateSync } from 'node:zlib'
 import type { ObjectType } from './git-object.ts'
 
@@ -32,7 +32,10 @@ export class PackWriter {
     this.#take(objectHeader(typeCodes[type], size))
     if (size < streamedBytes) this.#take(deflateSync(Buffer.concat([...pieces])))
     else {
-      for await (const data of Readable.from(pieces, { objectMode: true }).pipe(createDeflate())) {
+      const deflate = createDeflate()
+      // A source that fails makes the loop fail: alone it would end the process.
+      pipeline(Readable.from(pieces, { objectMode: true }), deflate, () => undefined)
+      for await (const data of deflate) {
         const piece: Buffer = data
         await this.#handOn(piece)
       }

@@ -157,6 +157,22 @@ describe('import', () => {
     }
   })
 
+  test('of a path with spaces, quotes and other letters, and back', async () => {
+    const src = repository(here.path(`it's "my" \\ wörk $HOME`))
+    git(here.root, 'clone', '--quiet', '--bare', src, `bare "it's".git`)
+    expect((await importAs('path', src)).commit).toBe(git(src, 'rev-parse', 'HEAD'))
+    expect((await importAs('url', `file://${encodeURI(src).replaceAll("'", '%27')}`)).commit).not.toBe(null)
+    await exportTo('path', here.store.emptyTree, 'new')
+    const remote = here.path(`bare "it's".git`)
+    expect((await here.bridge.push({ name: 'path', branch: 'new', remote, actor })).outcome).toBe('created')
+  })
+
+  test('of a bundle', async () => {
+    const src = repository(here.path('src'))
+    git(src, 'bundle', 'create', '--quiet', here.path('it.bundle'), 'HEAD', 'main')
+    expect((await importAs('it', here.path('it.bundle'), 'main')).commit).toBe(git(src, 'rev-parse', 'HEAD'))
+  })
+
   test('says how far it is, and lets other work of the process go on', async () => {
     const files = Object.fromEntries(Array.from({ length: 3_000 }, (_, i) => [`d${i % 60}/f${i}`, `content ${i}`]))
     const src = repository(here.path('src'), files)

@@ -208,6 +208,25 @@ describe('runs nothing that the source names', () => {
   })
 })
 
+test('a blob that is damaged in the store stops the export that needs it, and nothing else', async () => {
+  const src = repository(here.path('src'), { big: 'x'.repeat(300_000) })
+  const { tree } = await importAs('src', src)
+  git(here.root, 'init', '--quiet', '--bare', 'empty.git')
+  await importAs('empty', here.path('empty.git'))
+  const blobs = join(here.root, 'store', 'blobs')
+  const [file] = readdirSync(blobs, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile())
+  if (file === undefined) throw new Error('the store has no file')
+  chmodSync(join(file.parentPath, file.name), 0o600)
+  writeFileSync(join(file.parentPath, file.name), 'y'.repeat(300_000))
+  const exporting = here.bridge.export({ name: 'empty', tree, branch: 'main', message: 'x', actor })
+  await expect(exporting).rejects.toMatchObject({ code: 'corrupt' })
+  expect(git(clone('empty'), 'for-each-ref')).toBe('')
+  expect(readdirSync(here.repos).toSorted()).toEqual(['.lock', 'empty.git', 'src.git'])
+  // Where git has the content, the store is not asked for it.
+  await here.bridge.export({ name: 'src', tree, branch: 'same', message: 'x', actor })
+  expect(git(clone('src'), 'fsck', '--strict')).toBe('')
+})
+
 describe('another side that is not what it says', () => {
   test('a repository with SHA-256 ids is refused as one', async () => {
     mkdirSync(here.path('long'))
