@@ -1,6 +1,12 @@
 import { eastAsianWidth } from 'get-east-asian-width'
 
 const segmenter = new Intl.Segmenter('en', { granularity: 'grapheme' })
+/**
+ * Characters that stand alone beside each other: ASCII, Latin, Greek, Cyrillic, punctuation, arrows, boxes, kana, Han, Hangul syllables.
+ * The segmenter knows all, and is fifty times as slow.
+ */
+const alone =
+  /^[\n\u0020-\u007e\u00a1-\u00ac\u00ae-\u02ff\u0370-\u0482\u048a-\u052f\u2010-\u2027\u2030-\u205e\u2190-\u21ff\u2500-\u25fc\u27e6-\u27ef\u3001-\u3029\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]*$/
 const plain = /^[\u0020-\u007e]*$/
 const emoji = /^(?:\p{Emoji_Presentation}|\p{RI}\p{RI}|\p{Emoji}\ufe0f|[#*0-9]\ufe0f?\u20e3)/u
 /** Marks, format characters, and the vowels and final consonants of Hangul, which stand on the cell before them. */
@@ -8,7 +14,7 @@ const zeroWidth = /^(?:\p{Mn}|\p{Me}|\p{Cf}|[\u1160-\u11ff\ud7b0-\ud7ff])$/u
 
 /** What a reader sees as one character each: the smallest pieces that text may be cut into. */
 export function graphemes(text: string): readonly string[] {
-  if (plain.test(text)) return text.split('')
+  if (alone.test(text)) return text.split('')
   return Array.from(segmenter.segment(text), ({ segment }) => segment)
 }
 
@@ -33,6 +39,10 @@ export function nextGrapheme(text: string, index: number): number {
 export function cellWidth(text: string): number {
   if (plain.test(text)) return text.length
   let width = 0
+  if (alone.test(text)) {
+    for (let at = 0; at < text.length; at++) width += eastAsianWidth(text.charCodeAt(at))
+    return width
+  }
   for (const { segment } of segmenter.segment(text)) width += graphemeWidth(segment)
   return width
 }

@@ -23,47 +23,88 @@ export function cleanText(text: string): string {
 /** The same as one line, cut after `most` characters. */
 export const cleanLine = (text: string, most = 400): string => sanitiseLine(text, most)
 
-/** Where an escape sequence may have begun that is not whole yet, at the end of a text. */
-const unfinished =
-  /(?:\u001b|[\u0090\u0098\u009b\u009d-\u009f])(?:[\]PX^_]?[^\u0007\u009c\u001b]*\u001b?|\[?[0-?]*[ -/]*)$/
-const longestHeld = 4096
-
 /** Cleans text that comes in pieces: an escape sequence that is cut between two of them is still taken out whole. */
 export class CleanStream {
-  #held = ''
+  /** An escape sequence, or a character, that is not whole yet. */
+  #open = ''
+  /** A CR, whose LF may follow. */
+  #cr = ''
 
   /** What of all text so far is sure. */
   push(delta: string): string {
-    let text = this.#held + delta
-    this.#held = ''
-    const at = Math.max(0, text.length - longestHeld)
-    const tail = text.slice(at)
-    const found = unfinished.exec(tail)
-    if (found !== null && isOpen(tail.slice(found.index))) {
-      this.#held = tail.slice(found.index)
-      text = text.slice(0, at + found.index)
-    } else {
-      // Half a pair of surrogates, or a CR whose LF may follow.
-      const last = text.charCodeAt(text.length - 1)
-      if ((last >= 0xd8_00 && last <= 0xdb_ff) || last === 0x0d) {
-        this.#held = text.slice(-1)
-        text = text.slice(0, -1)
-      }
-    }
-    return cleanText(text)
+    const raw = this.#open + delta
+    const last = raw.charCodeAt(raw.length - 1)
+    const half = last >= 0xd8_00 && last <= 0xdb_ff ? raw.slice(-1) : ''
+    const { text, open } = withoutSequences(raw.slice(0, raw.length - half.length).toWellFormed())
+    this.#open = shortened(open) + half
+    const whole = this.#cr + text
+    this.#cr = whole.endsWith('\r') ? '\r' : ''
+    return cleanText(whole.slice(0, whole.length - this.#cr.length))
   }
 
   /** What was held back. */
   end(): string {
-    const rest = this.#held
-    this.#held = ''
+    const rest = this.#cr + withoutSequences(this.#open.toWellFormed()).text
+    this.#open = ''
+    this.#cr = ''
     return cleanText(rest)
   }
 }
 
-/** Whether a sequence's end is still to come. */
-function isOpen(text: string): boolean {
-  if (/^(?:\u001b\[|\u009b)/.test(text)) return /^(?:\u001b\[|\u009b)[0-?]*[ -/]*$/.test(text)
-  if (/^(?:\u001b[\]PX^_]|[\u0090\u0098\u009d-\u009f])/.test(text)) return true
-  return /^\u001b[ -/]*$/.test(text)
+const introducer = /[\u001b\u0090\u0098\u009b\u009d-\u009f]/g
+const stringBegins = /\u001b[\]PX^_]|[\u0090\u0098\u009d-\u009f]/y
+const stringEnds = /\u0007|\u001b\\|\u009c/g
+const parameters = /(?:\u001b\[|\u009b)[0-?]*[ -/]*/y
+const intermediates = /\u001b[ -/]*/y
+
+/** Text without its escape sequences, and the one whose end is still to come. Divides text as the sanitiser does. */
+function withoutSequences(raw: string): { readonly text: string; readonly open: string } {
+  let text = ''
+  let from = 0
+  for (let at = next(introducer, raw, 0); at < raw.length; at = next(introducer, raw, from)) {
+    text += raw.slice(from, at)
+    const end = sequenceEnd(raw, at)
+    if (end === undefined) return { text, open: raw.slice(at) }
+    if (end === at) text += '\ufffd'
+    from = Math.max(end, at + 1)
+  }
+  return { text: text + raw.slice(from), open: '' }
+}
+
+/** Where the sequence at `at` ends: there where it is none; undefined when it is open. */
+function sequenceEnd(text: string, at: number): number | undefined {
+  const string = matched(stringBegins, text, at)
+  if (string > at) {
+    const end = next(stringEnds, text, string)
+    return end === text.length ? undefined : end + (text[end] === '\u001b' ? 2 : 1)
+  }
+  const csi = matched(parameters, text, at)
+  if (csi > at) {
+    if (csi === text.length) return undefined
+    if (/[@-~]/.test(text[csi] ?? '')) return csi + 1
+    return text[at] === '\u001b' ? at + 2 : at
+  }
+  const escape = matched(intermediates, text, at)
+  if (escape === text.length) return undefined
+  return escape > at && /[0-~]/.test(text[escape] ?? '') ? escape + 1 : at
+}
+
+function next(pattern: RegExp, text: string, from: number): number {
+  pattern.lastIndex = from
+  return pattern.exec(text)?.index ?? text.length
+}
+
+function matched(pattern: RegExp, text: string, at: number): number {
+  pattern.lastIndex = at
+  const found = pattern.exec(text)
+  return found === null ? at : at + found[0].length
+}
+
+/** Of a string that has no end yet only what tells that it is one: what is in it shows nowhere. */
+function shortened(held: string): string {
+  stringBegins.lastIndex = 0
+  const [begin] = stringBegins.exec(held) ?? []
+  if (begin === undefined) return held
+  const last = held.at(-1) ?? ''
+  return held.length > begin.length && last === '\u001b' ? begin + last : begin
 }

@@ -14,7 +14,7 @@ export type ListItem = { readonly marker: string; readonly blocks: readonly Bloc
 /** Deeper nesting is shown as text: what nobody writes must not cost anything. */
 const deepest = 6
 
-const fence = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})\s*(.*)$/
+const fence = /^( {0,3})(`{3,}(?=[^`]*$)|~{3,})\s*(.*)$/
 const heading = /^ {0,3}(#{1,6})(?:\s+(.*?))?(?:\s+#+)?\s*$/
 const rule = /^ {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/
 const item = /^( {0,3})([-*+•]|\d{1,9}[.)])(\s+|$)(.*)$/
@@ -22,10 +22,17 @@ const quote = /^ {0,3}> ?/
 const tableRule = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/
 
 /** Whether a line opens a fence; gives what closes it. */
-export function fenceOf(line: string): { readonly mark: string; readonly info: string } | undefined {
-  const [, mark, info] = fence.exec(line) ?? []
-  return mark === undefined ? undefined : { mark, info: info ?? '' }
+export function fenceOf(line: string): Fence | undefined {
+  const [, indent = '', mark, info] = fence.exec(line) ?? []
+  return mark === undefined ? undefined : { indent: indent.length, mark, info: info ?? '' }
 }
+
+/** What opens a block of code. `indent`: so many spaces before each line are not code. */
+type Fence = { readonly indent: number; readonly mark: string; readonly info: string }
+
+/** Lines of code as they are meant. */
+export const outdented = (lines: readonly string[], { indent }: Pick<Fence, 'indent'>): readonly string[] =>
+  indent === 0 ? lines : lines.map((line) => line.replace(new RegExp(`^ {0,${indent}}`), ''))
 
 /** Whether a line closes the fence that `mark` opened. */
 export const closesFence = (line: string, mark: string): boolean => {
@@ -33,8 +40,8 @@ export const closesFence = (line: string, mark: string): boolean => {
   return end?.startsWith(mark) === true
 }
 
-/** Whether a line begins something that goes on over blank lines. */
-export const continuesOverBlanks = (line: string): boolean => item.test(line)
+/** Whether a line begins an item of a list, which goes on over blank lines. */
+export const isItem = (line: string): boolean => item.test(line) && !rule.test(line)
 
 /** Reads a document. Pure; linear but for nesting, which has a bound. */
 export function parseBlocks(text: string): readonly Block[] {
@@ -73,18 +80,13 @@ function blockAt(lines: readonly string[], at: number, depth: number): readonly 
   return paragraphAt(lines, at, depth)
 }
 
-function codeAt(
-  lines: readonly string[],
-  at: number,
-  { mark, info }: { readonly mark: string; readonly info: string },
-): readonly [Block, number] {
+function codeAt(lines: readonly string[], at: number, opened: Fence): readonly [Block, number] {
   let end = at + 1
-  while (end < lines.length && !closesFence(lines[end] ?? '', mark)) end += 1
-  const indent = /^ */.exec(lines[at] ?? '')?.[0].length ?? 0
-  const body = lines
-    .slice(at + 1, end)
-    .map((line) => (indent === 0 ? line : line.replace(new RegExp(`^ {0,${indent}}`), '')))
-  return [{ type: 'code', info, lines: body }, end + 1]
+  while (end < lines.length && !closesFence(lines[end] ?? '', opened.mark)) end += 1
+  // What follows the last line feed of a document is no line.
+  const open = end === lines.length && lines.at(-1) === ''
+  const body = outdented(lines.slice(at + 1, open ? end - 1 : end), opened)
+  return [{ type: 'code', info: opened.info, lines: body }, end + 1]
 }
 
 function quoteAt(lines: readonly string[], at: number, depth: number): readonly [Block, number] {
@@ -181,7 +183,7 @@ const startsBlock = (line: string): boolean =>
   fence.test(line) || heading.test(line) || rule.test(line) || quote.test(line) || item.test(line)
 
 function paragraphAt(lines: readonly string[], at: number, depth: number): readonly [Block, number] {
-  const text = [(lines[at] ?? '').trim()]
+  const text = [(lines[at] ?? '').trimStart()]
   let end = at + 1
   for (; end < lines.length; end += 1) {
     const line = lines[end] ?? ''
@@ -189,14 +191,17 @@ function paragraphAt(lines: readonly string[], at: number, depth: number): reado
     if (line.includes('|') && tableRule.test(lines[end + 1] ?? '') && (lines[end + 1] ?? '').includes('|')) break
     text.push(line.replace(/^\s+/, ''))
   }
-  return [{ type: 'paragraph', text: softBroken(text) }, end]
+  return [{ type: 'paragraph', text: softBroken(text).trimEnd() }, end]
 }
 
 /** A line's end is a space, unless it is meant: two spaces or a backslash before it. */
 function softBroken(lines: readonly string[]): string {
-  return lines.reduce((text, line, index) => {
-    if (index === 0) return line
-    if (/ {2,}$/.test(text)) return `${text.trimEnd()}\n${line}`
-    return text.endsWith('\\') ? `${text.slice(0, -1)}\n${line}` : `${text.trimEnd()} ${line}`
-  }, '')
+  const last = lines.length - 1
+  return lines
+    .map((line, index) => {
+      if (index === last) return line
+      if (/ {2}$/.test(line)) return `${line.trimEnd()}\n`
+      return line.endsWith('\\') ? `${line.slice(0, -1)}\n` : `${line.trimEnd()} `
+    })
+    .join('')
 }

@@ -1,10 +1,10 @@
 import type { HighlightState } from './highlight.ts'
-import { closesFence, continuesOverBlanks, fenceOf, parseBlocks } from './markdown-blocks.ts'
+import { closesFence, fenceOf, isItem, outdented, parseBlocks } from './markdown-blocks.ts'
 import { blockRows, codeRows } from './markdown-view.ts'
 import type { Line } from './spans.ts'
 
 /** An open block is cut here at the latest, so that what a frame costs does not grow with it. */
-const longestOpen = 8 * 1024
+const longestOpen = 4 * 1024
 
 /**
  * Markdown that is being written. What is complete is handed out once, as rows, and never changes again; the rest can be looked at as
@@ -13,15 +13,18 @@ const longestOpen = 8 * 1024
 export class MarkdownStream {
   /** What is not handed out yet: it begins at a block's start, or within the fence that is open. */
   #open = ''
-  #fence: { readonly mark: string; readonly info: string; readonly state: HighlightState } | undefined
+  #fence: (Fence & { readonly state: HighlightState }) | undefined
   /** Whether rows were handed out, so that the next block needs a space before it. */
   #begun = false
   /** The next rows belong to the block of those before. */
   #continued = false
+  /** The tail as it was looked at last. */
+  #seen: { readonly open: string; readonly width: number; readonly rows: readonly Line[] } | undefined
 
   /** Takes text that was cleaned; gives the rows that are final now. */
   push(text: string, width: number): readonly Line[] {
     this.#open += text
+    this.#seen = undefined
     return this.#settle(width, false)
   }
 
@@ -32,16 +35,40 @@ export class MarkdownStream {
     this.#fence = undefined
     this.#begun = false
     this.#continued = false
+    this.#seen = undefined
     return rows
   }
 
   /** The rows of what is open, as far as it is written. */
   tail(width: number): readonly Line[] {
+    const seen = this.#seen
+    // Many frames come between two pieces of an answer.
+    if (seen !== undefined && seen.open === this.#open && seen.width === width) return seen.rows
+    const rows = this.#tail(width)
+    this.#seen = { open: this.#open, width, rows }
+    return rows
+  }
+
+  #tail(width: number): readonly Line[] {
     if (this.#fence !== undefined) {
-      return codeRows(shownCode(this.#open), this.#fence.info, width, this.#fence.state).rows
+      return this.#spaced(codeRows(shownCode(this.#open, this.#fence), this.#fence.info, width, this.#fence.state).rows)
     }
-    const rows = blockRows(parseBlocks(withoutPartialFence(this.#open)), width)
+    return this.#spaced(blockRows(parseBlocks(withoutPartialFence(this.#open)), width))
+  }
+
+  /** Rows of a block that begins, apart from those before. */
+  #spaced(rows: readonly Line[]): readonly Line[] {
     return rows.length > 0 && this.#begun && !this.#continued ? [[], ...rows] : rows
+  }
+
+  /** Rows that are final, of a block that goes on after them or not. */
+  #handedOut(rows: readonly Line[], goesOn: boolean): readonly Line[] {
+    const spaced = this.#spaced(rows)
+    if (rows.length > 0) {
+      this.#begun = true
+      this.#continued = goesOn
+    }
+    return spaced
   }
 
   #settle(width: number, whole: boolean): readonly Line[] {
@@ -61,18 +88,21 @@ export class MarkdownStream {
     const end = lines.findIndex((line) => closesFence(line, fence.mark))
     if (end >= 0) {
       this.#fence = undefined
-      const after = [...lines.slice(end + 1), ...(whole ? [] : [rest])].join('\n')
-      this.#open = after
+      this.#open = [...lines.slice(end + 1), ...(whole ? [] : [rest])].join('\n')
+      const last = this.#handedOut(
+        codeRows(outdented(lines.slice(0, end), fence), fence.info, width, fence.state).rows,
+        true,
+      )
       this.#continued = false
-      return codeRows(lines.slice(0, end), fence.info, width, fence.state).rows
+      return last
     }
     // A line without an end is no line yet, unless it is one that nobody will read to its end.
     const long = rest.length > longestOpen ? [rest] : []
     this.#open = long.length > 0 ? '' : rest
     const body = whole && lines.at(-1) === '' ? lines.slice(0, -1) : lines
-    const { rows, state } = codeRows([...body, ...long], fence.info, width, fence.state)
+    const { rows, state } = codeRows(outdented([...body, ...long], fence), fence.info, width, fence.state)
     this.#fence = { ...fence, state }
-    return rows
+    return this.#handedOut(rows, true)
   }
 
   #settleText(width: number, whole: boolean): readonly Line[] {
@@ -82,22 +112,17 @@ export class MarkdownStream {
     if (length === 0 && cut.fence === undefined) return []
     const frozen = parseBlocks(this.#open.slice(0, length))
     this.#open = this.#open.slice(length)
-    const rows = blockRows(frozen, width)
-    const spaced = rows.length > 0 && this.#begun && !this.#continued ? [[], ...rows] : rows
-    if (rows.length > 0) {
-      this.#begun = true
-      this.#continued = forced
-    }
-    if (cut.fence === undefined) return spaced
+    const rows = this.#handedOut(blockRows(frozen, width), forced)
+    if (cut.fence === undefined) return rows
     this.#open = this.#open.slice(this.#open.indexOf('\n') + 1)
     this.#fence = { ...cut.fence, state: {} }
-    const gap = this.#begun ? [[]] : []
-    this.#begun = true
-    return [...spaced, ...gap]
+    this.#continued = false
+    return rows
   }
 }
 
-type Cut = { readonly length: number; readonly fence?: { readonly mark: string; readonly info: string } }
+type Fence = NonNullable<ReturnType<typeof fenceOf>>
+type Cut = { readonly length: number; readonly fence?: Fence }
 
 /**
  * How much of a text can not change any more, whatever follows: up to a blank line that a line without indentation follows
@@ -112,16 +137,19 @@ function frozenLength(text: string): Cut {
     const end = text.indexOf('\n', at)
     const line = end < 0 ? text.slice(at) : text.slice(at, end)
     const empty = line.trim() === ''
-    if (!empty && blank && !/^\s/.test(line)) {
+    const item = !empty && isItem(line)
+    // What may become an item is not known yet to be none.
+    const unsure = end < 0 && list && /^(?:\d{1,9}[.)]?|[-*+•])$/.test(line)
+    if (!empty && !unsure && blank && !/^\s/.test(line) && !(list && item)) {
       length = at
       list = false
     }
     if (end < 0) return { length }
     if (!empty) {
-      list ||= continuesOverBlanks(line)
+      list ||= item
       const fence = list ? undefined : fenceOf(line)
       if (fence !== undefined) return { length: at, fence }
-      const inner = list ? fenceOf(line.trimStart().replace(/^(?:[-*+•]|\d{1,9}[.)])\s+/, '')) : undefined
+      const inner = !list ? undefined : fenceOf(line.trimStart().replace(/^(?:[-*+•]|\d{1,9}[.)])\s+/, ''))
       if (inner !== undefined) {
         const closed = fenceEnd(text, end + 1, inner.mark)
         if (closed < 0) return { length }
@@ -156,8 +184,8 @@ function forcedLength(text: string): number {
 }
 
 /** Without a last line that may become the closing fence: shown as code, it would flicker. */
-function shownCode(open: string): readonly string[] {
-  const lines = open.split('\n')
+function shownCode(open: string, fence: Fence): readonly string[] {
+  const lines = outdented(open.split('\n'), fence)
   const last = lines.at(-1) ?? ''
   return last === '' || /^ {0,3}[`~]+\s*$/.test(last) ? lines.slice(0, -1) : lines
 }

@@ -6,7 +6,8 @@ import { clip, type Line, lineWidth, pad, span, wrap } from './spans.ts'
 
 /** Rows of a document, an empty one between two blocks. `width` in cells. */
 export function blockRows(blocks: readonly Block[], width: number): readonly Line[] {
-  return blocks.flatMap((block, index) => [...(index > 0 ? [[]] : []), ...rowsOf(block, width)])
+  const shown = blocks.map((block) => rowsOf(block, width)).filter(({ length }) => length > 0)
+  return shown.flatMap((rows, index) => (index > 0 ? [[], ...rows] : rows))
 }
 
 function rowsOf(block: Block, width: number): readonly Line[] {

@@ -10,6 +10,12 @@ export type Frame = {
   readonly cursor: { readonly row: number; readonly column: number } | undefined
 }
 
+/**
+ * What a terminal does with rows that are longer than its new width: `tracks` breaks them anew and the cursor stays in its place in the
+ * text; `sinks` the same, but leaves the cursor's own row, and the cursor goes down by all rows that are added, also below it (xterm.js); `cuts` leaves each row one row.
+ */
+export type Reflow = 'tracks' | 'sinks' | 'cuts'
+
 const begin = '\u001b[?2026h\u001b[?25l\u001b[?7l'
 const end = '\u001b[?7h\u001b[?2026l'
 const eraseBelow = '\u001b[J'
@@ -35,8 +41,11 @@ export class Screen {
   #cursor: Frame['cursor']
   #columns: number
 
-  constructor(columns: number) {
+  readonly #reflow: Reflow
+
+  constructor(columns: number, reflow: Reflow = 'tracks') {
     this.#columns = columns
+    this.#reflow = reflow
   }
 
   /** The bytes of a frame; '' when nothing changed. `commit`: rows that are finished. */
@@ -54,14 +63,31 @@ export class Screen {
   /** The terminal has another width: rows that do not fit any more took several, above the cursor too. */
   resize(columns: number): string {
     if (columns === this.#columns) return ''
-    const over = (width: number): number => Math.max(0, Math.ceil(width / Math.max(1, columns)) - 1)
-    const above = this.#widths.slice(0, this.#at).reduce((sum, width) => sum + 1 + over(width), 0)
-    const within = this.#cursor === undefined ? 0 : Math.floor(this.#cursor.column / Math.max(1, columns))
+    const above = this.#rowsAbove(Math.max(1, columns))
     this.#columns = columns
     this.#drawn = []
     this.#widths = []
     this.#at = 0
-    return `\r${up(above + within)}${eraseBelow}`
+    return `\r${up(above)}${eraseBelow}`
+  }
+
+  /** How many rows of the live area are above the cursor, once the terminal has made it that narrow. */
+  #rowsAbove(columns: number): number {
+    const over = (width: number): number => Math.max(0, Math.ceil(width / columns) - 1)
+    switch (this.#reflow) {
+      case 'cuts':
+        return this.#at
+      case 'tracks': {
+        const added = this.#widths.slice(0, this.#at).reduce((sum, width) => sum + over(width), 0)
+        const own = Math.max(0, (this.#widths[this.#at] ?? 0) - 1)
+        return this.#at + added + Math.floor(Math.min(this.#cursor?.column ?? 0, own) / columns)
+      }
+      case 'sinks':
+        // From the last row up; the row that the cursor is in by then is left as it is.
+        return this.#widths.reduceRight((at, width, row) => (row === at ? at : at + over(width)), this.#at)
+      default:
+        return this.#reflow satisfies never
+    }
   }
 
   /** Takes the live rows away and leaves the cursor, seen, where they began. */

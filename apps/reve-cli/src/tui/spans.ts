@@ -64,6 +64,8 @@ export function wrap(
   const indent = lineWidth(first)
   const rest = prefix.rest ?? (indent === 0 ? [] : [span(' '.repeat(indent))])
   const hang = lineWidth(rest)
+  // Most of what is wrapped needs none.
+  if (fits(spans, width - indent)) return [[...first, ...spans]]
   const room = (row: number): number => Math.max(1, width - (row === 0 ? indent : hang))
   const rows: Cell[][] = []
   let row: Cell[] = []
@@ -104,6 +106,18 @@ export function wrap(
   }
   rows.push(row)
   return rows.map((cells, index) => clip([...(index === 0 ? first : rest), ...joined(trimmed(cells))], width))
+}
+
+const plainRow = /^[\u0020-\u007e]*$/
+
+/** Whether all of it is one row, without a space at its end. False when that costs more to tell than to wrap. */
+function fits(spans: Line, room: number): boolean {
+  let cells = 0
+  for (const { text } of spans) {
+    cells += text.length
+    if (cells > room || !plainRow.test(text)) return false
+  }
+  return spans.at(-1)?.text.endsWith(' ') !== true
 }
 
 function trimmed(cells: readonly Cell[]): readonly Cell[] {
