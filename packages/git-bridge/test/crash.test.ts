@@ -48,43 +48,53 @@ async function runAndKill(root: string, lines: number, moreMs: number): Promise<
 }
 
 describe('killed at any instant', () => {
-  test('clones and store are whole, what was answered is there, and everything works again', async () => {
-    const root = here.path('crash')
-    const files = Object.fromEntries(
-      Array.from({ length: 300 }, (_, i) => [`d${i % 20}/f${i}`, `content ${i}\n`.repeat(i)]),
-    )
-    const source = repository(join(root, 'source'), files)
-    git(root, 'clone', '--quiet', '--bare', 'source', 'remote.git')
-    const repos = join(root, 'repos')
-    const kills = Number(process.env['GIT_BRIDGE_KILLS'] ?? 5)
-    for (let round = 0; round < kills; round += 1) {
-      write(source, { changing: String(round) })
-      commitAll(source, `round ${round}`)
-      const said = await runAndKill(root, round % 6, (round * 37) % 190)
-      if (showsProcesses) expect(await remaining(repos)).toEqual([])
-      const store = await openStore(join(root, 'store'))
-      const bridge = createGitBridge({ store, reposDir: repos, identity: { name: 'kc', email: 'kc@example.com' } })
-      for (const line of said) {
-        const [verb, name = '', commit = ''] = line.split(' ')
-        if (verb === 'imported') expect(store.refs.find(name)).not.toBe(undefined)
-        else if (verb === 'exported') git(join(repos, 'remote.git'), 'merge-base', '--is-ancestor', commit, name)
-        else git(join(root, 'remote.git'), 'merge-base', '--is-ancestor', commit, name)
+  test(
+    'clones and store are whole, what was answered is there, and everything works again',
+    { timeout: 300_000 },
+    async () => {
+      const root = here.path('crash')
+      const files = Object.fromEntries(
+        Array.from({ length: 300 }, (_, i) => [`d${i % 20}/f${i}`, `content ${i}\n`.repeat(i)]),
+      )
+      const source = repository(join(root, 'source'), files)
+      git(root, 'clone', '--quiet', '--bare', 'source', 'remote.git')
+      const repos = join(root, 'repos')
+      const kills = Number(process.env['GIT_BRIDGE_KILLS'] ?? 5)
+      for (let round = 0; round < kills; round += 1) {
+        write(source, { changing: String(round) })
+        commitAll(source, `round ${round}`)
+        const said = await runAndKill(root, round % 6, (round * 37) % 190)
+        if (showsProcesses) expect(await remaining(repos)).toEqual([])
+        const store = await openStore(join(root, 'store'))
+        const bridge = createGitBridge({ store, reposDir: repos, identity: { name: 'kc', email: 'kc@example.com' } })
+        for (const line of said) {
+          const [verb, name = '', commit = ''] = line.split(' ')
+          if (verb === 'imported') expect(store.refs.find(name)).not.toBe(undefined)
+          else if (verb === 'exported') git(join(repos, 'remote.git'), 'merge-base', '--is-ancestor', commit, name)
+          else git(join(root, 'remote.git'), 'merge-base', '--is-ancestor', commit, name)
+        }
+        // The next verb finds nothing in its way.
+        const { tree } = await bridge.import({ src: join(root, 'remote.git'), name: 'remote', actor })
+        const exported = await bridge.export({
+          name: 'remote',
+          tree,
+          branch: `after-${round}`,
+          message: 'after',
+          actor,
+        })
+        expect((await bridge.push({ name: 'remote', branch: `after-${round}`, actor })).commit).toBe(exported.commit)
+        const left = readdirSync(repos).filter((name) => name !== '.lock' && !name.endsWith('.git'))
+        expect(left).toEqual([])
+        for (const name of readdirSync(repos).filter((entry) => entry.endsWith('.git')))
+          expect([name, git(join(repos, name), 'fsck', '--strict', '--no-dangling')]).toEqual([name, ''])
+        // Every ref of the store that was imported has its clone.
+        for (const ref of store.refs.list())
+          expect([ref.name, existsSync(join(repos, `${ref.name}.git`))]).toEqual([ref.name, true])
+        expect((await store.fsck()).problems).toEqual([])
+        store.close()
       }
-      // The next verb finds nothing in its way.
-      const { tree } = await bridge.import({ src: join(root, 'remote.git'), name: 'remote', actor })
-      const exported = await bridge.export({ name: 'remote', tree, branch: `after-${round}`, message: 'after', actor })
-      expect((await bridge.push({ name: 'remote', branch: `after-${round}`, actor })).commit).toBe(exported.commit)
-      const left = readdirSync(repos).filter((name) => name !== '.lock' && !name.endsWith('.git'))
-      expect(left).toEqual([])
-      for (const name of readdirSync(repos).filter((entry) => entry.endsWith('.git')))
-        expect([name, git(join(repos, name), 'fsck', '--strict', '--no-dangling')]).toEqual([name, ''])
-      // Every ref of the store that was imported has its clone.
-      for (const ref of store.refs.list())
-        expect([ref.name, existsSync(join(repos, `${ref.name}.git`))]).toEqual([ref.name, true])
-      expect((await store.fsck()).problems).toEqual([])
-      store.close()
-    }
-  })
+    },
+  )
 
   test.skipIf(!showsProcesses)('a git that waits for the other side dies with its bridge', async () => {
     const asked = Promise.withResolvers<void>()
